@@ -225,9 +225,11 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
         | another name of a host  | not known by this name    | allowed_hosts    |
         | a path without a page   | there is no live page     | run --live       |
         | a page of other software | there is no live page    | run --live       |
+        | JSON nested too deep    | there is no live page     | run --live       |
         | a port without a server | does not answer           | 127.0.0.1        |
         | a port too high         | is not an address         | http://          |
         | no host                 | is not an address         | http://          |
+        | an address without http | 127.0.0.1                 | http://          |
         | a bracket too few       | is not an address         | http://          |
         | a token with a space    | has no such token         | 127.0.0.1        |
         | a server that fails     | status 500                | 127.0.0.1        |
@@ -305,4 +307,22 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
         | Ctrl-C  | 130    |
         | SIGINT  | 130    |
         | SIGTERM | 143    |
+        | SIGHUP  | 129    |
         | SIGTERM while it asks a question | 143 |
+
+    Scenario: A terminal that goes away without a signal ends it
+      Given a bridge with 2 slots, whose page is served with content
+      And a message waits on the thread "ada"
+      When top is started in a terminal
+      Then the terminal shows "ada"
+      When the terminal goes away
+      Then it ends with status 129, though nothing reads its output
+
+    Scenario: In a terminal that takes no output, the second SIGTERM ends it
+      Given a bridge with 2 slots, whose page is served with content
+      And a message waits on the thread "ada"
+      When top is started in a terminal
+      Then the terminal shows "ada"
+      When the terminal takes no output any more
+      And SIGTERM is sent until it has ended
+      Then SIGTERM was needed twice

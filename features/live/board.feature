@@ -8,6 +8,18 @@ Feature: A snapshot has a bounded picture of what happens in a bridge
     Then the snapshot has three that have ended, and nothing in flight
     And its counters are those of the registry
 
+  Scenario Outline: The ends of runs in flight are there, with <others> told of them before
+    Given a bridge with <others> told of its runs
+    When one message waits in its node, one behind it, one that will ask, and one that will fail
+    And it is looked at now, and the gate opens
+    Then the snapshot has the end of each once, with durations, the failure and the question
+    And those told before were told of each once
+
+    Examples:
+      | others   |
+      | no hooks |
+      | hooks    |
+
   Scenario Outline: Failures are counted by kind, with what they say only if that is shown
     Given a bridge that is looked at, with content <shown>
     When 3 messages fail, 2 take too long and 1 asks
@@ -99,3 +111,7 @@ Feature: A snapshot has a bounded picture of what happens in a bridge
       | a million characters     |
       | a lone surrogate         |
       | nested a thousand deep   |
+
+  Scenario: Whole numbers of a question that browsers would round are shown as text
+    When a question with large numbers is shown
+    Then those that are rounded are text, and the one that is exact is a number

@@ -48,6 +48,7 @@ Feature: The page shows an operator what happens, in a real browser
     And the page is opened a second time, where nothing new arrives
     And what is not JSON, and then an object, is answered in the first
     Then the run that asked has ended as ok, and its question is gone
+    And the graph was given the number of 20 digits as it was typed
     When text is answered in the second
     Then the second says that it is too late
     And the graph was answered once

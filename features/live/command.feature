@@ -95,6 +95,25 @@ Feature: The command serves the page of its run, for as long as it lasts
     Then the page has line 1 as ok and line 2 as cancelled, while line 3 is in flight
     And after two times Ctrl-C it has ended with status 130, the stream of its page too
 
+  Scenario Outline: With 128 descriptors, two hundred clients that <do> keep no other from the page
+    Given the file "waiting.py"
+      """
+      import asyncio
+
+      async def graph(content):
+          await asyncio.sleep(3600)
+      """
+    When "rxlanggraph run waiting.py:graph -i in.jsonl -o out.jsonl --live" is started with 128 descriptors
+    And 200 clients without the token <do>
+    Then its page answers, and lets a client listen
+
+    Examples:
+      | do                                 |
+      | connect                            |
+      | send half a header                 |
+      | send half a body                   |
+      | are refused, and keep a connection |
+
   Scenario: The page of a journal shows its progress by worker, until Ctrl-C
     Given a journal "run.sqlite" whose 2 workers have 3 messages in flight, and 2 failures
     When "rxlanggraph live run.sqlite" is started with a token of the environment

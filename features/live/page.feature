@@ -30,6 +30,20 @@ Feature: The page is for those who have its token, on this machine
     And it has the page, its script and its style
     And the token is in neither cookie nor page
 
+  Scenario Outline: The cookie is found beside one of another server that is <other>
+    When a browser with the cookie sends "<cookie>" along
+    Then it has the page
+
+    Examples:
+      | other           | cookie                |
+      | JSON            | a={"b": 1}            |
+      | a list          | a[b]=1                |
+      | without a name  | =a                    |
+      | without a value | a                     |
+      | cut             | a="b                  |
+      | not ASCII       | é=1                   |
+      | nearly its own  | rxlanggraph-live-0=1  |
+
   Scenario: With the cookie, what changes something has to say which page it is from
     When a browser with the cookie cancels a run from <page>
       | page         | status |
@@ -55,11 +69,15 @@ Feature: The page is for those who have its token, on this machine
     Then a further one has a snapshot
     And when they have left, nothing takes snapshots any more
 
+  Scenario: Clients whose loop was closed before they left keep no place
+    When 32 clients listen, each on a loop that is closed before it leaves
+    Then one that listens on another loop has a snapshot
+
   Scenario: A client that does not read holds nobody up, at the end either
     Given so much in the snapshots that no buffer holds two
     When a client listens and does not read
     Then another client has 3 snapshots meanwhile
-    And the page ends within seconds
+    And the page ends within seconds, and logs no error
 
   Scenario: A run is cancelled once
     When a message waits in its node
@@ -77,6 +95,7 @@ Feature: The page is for those who have its token, on this machine
       | a list                | 400    |
       | without a value       | 400    |
       | nested too deep       | 400    |
+      | NaN, which JSON lacks | 400    |
       | of another type       | 415    |
       | a megabyte            | 413    |
 
@@ -84,12 +103,24 @@ Feature: The page is for those who have its token, on this machine
     When a message fails whose ids, node and error are markup
     Then the data has them as they are, as JSON that no browser takes for a page
 
-  Scenario: It is mounted in an application, under any path
-    Given an application that has the page mounted at "/ops/live"
+  Scenario Outline: It is mounted in an application at <path>, as under any path
+    Given an application that has the page mounted at "<path>"
     When a browser visits the address with the token
     Then it is sent to the page without the token, with a cookie for it alone, strict and unseen by scripts
     And it has the page, its script and its style
-    And "/ops/live" without a slash leads there too
+    And "<path>" without a slash leads there too
+
+    Examples:
+      | path      |
+      | /ops/live |
+      | /o p/活   |
+      | /@a:b/(c) |
+
+  Scenario: It is mounted in an application behind a proxy that strips a part of the path
+    Given an application behind a proxy for "/ops" that has the page mounted at "/live"
+    When a browser visits the address with the token
+    Then it is sent to the page without the token, with a cookie for it alone, strict and unseen by scripts
+    And it has the page, its script and its style
 
   Scenario: It is served on the bridge's own loop as well
     Given an application on the loop that the bridge adopts

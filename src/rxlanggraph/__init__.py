@@ -10,6 +10,7 @@ A map of the layers; each imports only from those above it.
     state                values, locks and work that agents share, on a server or in memory
     registry             the tasks in flight: open, closing, closed
     hooks                what metrics and traces learn of runs
+    http_server          uvicorn, with limited connections
     limits               what runs may ask of the providers of models
     live                 the live page: what is in flight, what has ended, over HTTP
     executors            where runs are executed, if not in this process

@@ -19,8 +19,9 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from uvicorn.server import ServerState
 
+from rxlanggraph import http_server
 from rxlanggraph.agent import BaseAgent
-from rxlanggraph.agent.mcp import access, connections
+from rxlanggraph.agent.mcp import access
 from rxlanggraph.agent.mcp import server as mcp_module
 from support.agent.mcp_agents import noting
 from support.concurrency.patching import patch
@@ -58,11 +59,11 @@ class Failing:
 def served(context: Context, **options: Any) -> None:
     """Have serve_http make its server, and not run it."""
 
-    def keep(app: Any, _connections: object) -> Any:
+    def keep(app: Any, *_: object) -> Any:
         context.app = app
         return mock.Mock()
 
-    patch(context, mcp_module, "_http_server", keep)
+    patch(context, mcp_module, "HttpServer", keep)
     patch(context, mcp_module, "serve_until_signalled", lambda *_, **__: None)
     patch(context, socket, "create_server", lambda *_, **__: contextlib.nullcontext())
     mcp_module.serve_http(BaseAgent("ann"), **options)
@@ -191,7 +192,7 @@ def step_serve_http_without_a_token_listens_on_address(context: Context, address
     def run(serve: Any, **_: object) -> None:
         asyncio.run(serve())
 
-    patch(context, mcp_module, "_http_server", lambda *_: mock.Mock(serve=serving))
+    patch(context, mcp_module, "HttpServer", lambda *_: mock.Mock(serve=serving))
     patch(context, mcp_module, "serve_until_signalled", run)
     with hearing_the_log() as context.log:
         mcp_module.serve_http(BaseAgent("ann"), host=address, port=0)
@@ -241,7 +242,7 @@ class Unread(asyncio.Transport):
 
 @given("an HTTP connection whose client reads nothing")
 def connection_reads_nothing(context: Context) -> None:
-    context.connections = connections.Connections(1, 60.0, 0.01)
+    context.connections = http_server.Connections(1, 60.0, 0.01)
 
 
 @when("it is answered, and is to be closed")
@@ -254,7 +255,7 @@ def step_it_is_answered_and_is_to_be_closed(context: Context) -> None:
         config = uvicorn.Config(answer, log_config=None, ws="none", lifespan="off")
         config.load()
         state, transport = ServerState(), Unread()
-        connection = connections.LimitedConnection(
+        connection = http_server.LimitedConnection(
             context.connections, config=config, server_state=state, app_state={}
         )
         connection.connection_made(transport)

@@ -18,7 +18,7 @@ from behave import given, then, when
 from behave.runner import Context
 from langgraph.types import interrupt
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from rxlanggraph.cli.journal.live_source import journal_source
@@ -322,6 +322,8 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
     with contextlib.ExitStack() as stack:
         if what == "a page of other software":
             url = stack.enter_context(_other_software({"hello": "world"}))
+        elif what == "JSON nested too deep":
+            url = stack.enter_context(_other_software("[" * 100_000))
         elif what == "a later release":
             url = stack.enter_context(_other_software({"version": VERSION + 1}))
         elif what == "a server that fails":
@@ -345,6 +347,7 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
             "a path without a page": f"{url}/elsewhere/?token={token}",
             "a port too high": f"http://127.0.0.1:99999/?token={token}",
             "no host": "http://?token=x",
+            "an address without http": f"127.0.0.1:80/?token={token}",
             "a bracket too few": f"http://[::1:80/?token={token}",
             "a token with a space": f"{url}/?token=a%20b",
         }
@@ -356,8 +359,9 @@ def step_top_is_run_once_for_what(context: Context, what: str) -> None:
 
 @contextlib.contextmanager
 def _other_software(answer: object, status: int = 200) -> Any:
-    async def found(_: Any) -> JSONResponse:
-        return JSONResponse(answer, status)
+    async def found(_: Any) -> Response:
+        text = answer if isinstance(answer, str) else json.dumps(answer)
+        return Response(text, status, media_type="application/json")
 
     server = WebServer(Starlette(routes=[Route("/api/snapshot", found)]))
     try:
@@ -455,6 +459,31 @@ def step_the_terminal_gets_what(context: Context, what: str) -> None:
         context.terminal.press("c")
         context.terminal.until("Cancel this run?")
     context.terminal.signal(signal.Signals[what.split(maxsplit=1)[0]])
+
+
+@when("the terminal goes away")
+def step_the_terminal_goes_away(context: Context) -> None:
+    context.terminal.hang_up()
+
+
+@then("it ends with status {status:d}, though nothing reads its output")
+def step_it_ends_with_status_though_nothing_reads_its_output(context: Context, status: int) -> None:
+    assert context.terminal.wait_unread() == status
+
+
+@when("the terminal takes no output any more")
+def step_the_terminal_takes_no_output_any_more(context: Context) -> None:
+    context.terminal.suspend_output()
+
+
+@when("SIGTERM is sent until it has ended")
+def step_sigterm_is_sent_until_it_has_ended(context: Context) -> None:
+    context.status = context.terminal.signal_until_ended(signal.SIGTERM)
+
+
+@then("SIGTERM was needed twice")
+def step_sigterm_was_needed_twice(context: Context) -> None:
+    assert context.status == -signal.SIGTERM  # otherwise it would have ended by itself, with 143
 
 
 @then("it ends with status {status:d}, and the terminal is as before")

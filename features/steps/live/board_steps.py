@@ -15,10 +15,11 @@ from unittest import mock
 from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph.hooks import Hooks, RunEnded
 from rxlanggraph.live.board import Board
 from rxlanggraph.live.feed import encoded
 from rxlanggraph.live.questions import as_json
-from support.concurrency.waiting import LIMIT, Gate, in_threads, thread
+from support.concurrency.waiting import LIMIT, Gate, Log, in_threads, thread
 from support.live.board_inside import ended
 from support.live.pages import SECRET, make_world
 
@@ -48,6 +49,63 @@ def step_a_bridge_that_is_looked_at_where_runs_are_stuck_at_once(context: Contex
 @given("a bridge with one slot that is looked at")
 def step_a_bridge_with_one_slot_that_is_looked_at(context: Context) -> None:
     make_world(context, max_concurrency=1).look()
+
+
+class _Ends(Hooks):
+    """Hooks that note what has ended, and how."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+
+    def on_ended(self, event: RunEnded) -> None:
+        self.log.add((event.message.thread_id, event.status))
+
+
+@given("a bridge with {others} told of its runs")
+def step_a_bridge_with_others_told_of_its_runs(context: Context, others: str) -> None:
+    world = make_world(context)
+    context.ends = None
+    if others == "hooks":
+        context.ends = _Ends()
+        world.bridge.add_hooks(context.ends)
+
+
+@when("one message waits in its node, one behind it, one that will ask, and one that will fail")
+def step_one_message_waits_one_behind_it_one_will_ask_one_will_fail(context: Context) -> None:
+    world = context.world
+    world.send("wait", "ada")
+    world.send("nothing", "ada")
+    world.send("wait ask", "bob")
+    world.send("wait fail", "cleo", errors="raise")
+    world.started.wait_for(3)
+
+
+@when("it is looked at now, and the gate opens")
+def step_it_is_looked_at_now_and_the_gate_opens(context: Context) -> None:
+    context.world.look()
+    context.world.gate.open()
+    context.world.finish()
+
+
+_ENDS = [("ada", "ok"), ("ada", "ok"), ("bob", "interrupted"), ("cleo", "error")]
+
+
+@then("the snapshot has the end of each once, with durations, the failure and the question")
+def step_the_snapshot_has_the_end_of_each_once(context: Context) -> None:
+    snapshot = context.world.snapshot()
+    ended = snapshot["recent"]
+    assert sorted((run["thread_id"], run["status"]) for run in ended) == _ENDS, ended
+    assert all(run["duration"] > 0 and run["attempt"] == 1 for run in ended), ended
+    (kind,) = snapshot["failures"]
+    assert (kind["type"], kind["node"], kind["count"]) == ("ValueError", "check", 1), kind
+    (question,) = snapshot["interrupts"]
+    assert question["thread_id"] == "bob"
+
+
+@then("those told before were told of each once")
+def step_those_told_before_were_told_of_each_once(context: Context) -> None:
+    if context.ends is not None:
+        assert sorted(context.ends.log.wait_for(4)) == _ENDS
 
 
 @when("a message waits in its node")
@@ -365,6 +423,7 @@ def _values() -> dict[str, Any]:
     for _ in range(100_000):
         deep = [deep]
     return {
+        "large numbers": {"least": -(2**53), "exact": 2**53 - 1, "most": 12345678901234567890},
         "nan": float("nan"),
         "a list that holds itself": loop,
         "a class whose repr fails": _Hostile(),
@@ -377,6 +436,12 @@ def _values() -> dict[str, Any]:
 @when("a question with {value} is shown")
 def step_a_question_with_value_is_shown(context: Context, value: str) -> None:
     context.shown = as_json(_values()[value])
+
+
+@then("those that are rounded are text, and the one that is exact is a number")
+def step_those_that_are_rounded_are_text(context: Context) -> None:
+    least, most = "-9007199254740992", "12345678901234567890"
+    assert context.shown == {"least": least, "exact": 2**53 - 1, "most": most}, context.shown
 
 
 @then("it is text or data that JSON can hold, of at most {most:d} characters")

@@ -257,7 +257,7 @@ def step_what_is_not_json_and_then_an_object_is_answered(context: Context) -> No
     tab.fill("#questions textarea", "{nothing")
     tab.click("#questions button[type=submit]")
     tab.wait_for_text("#questions output", "Not JSON")
-    tab.fill("#questions textarea", '{"yes": true}')
+    tab.fill("#questions textarea", '{"yes": 12345678901234567890}')
     tab.press("Control+Enter")
     tab.wait_for_text("#activity", "Answer to ada: answered; the run has ended: ok")
 
@@ -269,6 +269,11 @@ def step_the_run_that_asked_has_ended_as_ok(context: Context) -> None:
     assert tab.count("#questions .card") == 0
     tab.wait_for_count(".lane:has-text('ada') .run.interrupted", 1)
     tab.wait_for_count(".lane:has-text('ada') .run.ok", 1)
+
+
+@then("the graph was given the number of 20 digits as it was typed")
+def step_the_graph_was_given_the_number_as_it_was_typed(context: Context) -> None:
+    assert list(context.world.answers) == [{"yes": 12345678901234567890}]
 
 
 @when("text is answered in the second")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from typing import Any
 from unittest import mock
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
@@ -62,6 +64,9 @@ def step_its_journal_is(context: Context, journal: str) -> None:
 @then("nothing answers at the address of the page any more")
 def step_nothing_answers_at_the_address_of_the_page_any_more(context: Context) -> None:
     error = error_of(lambda: urlopen(context.url, timeout=LIMIT))
+    if isinstance(error, HTTPError):  # of another server, which the system gave the port by now
+        assert "this page needs its token" not in error.read().decode()
+        return
     assert isinstance(error, URLError), error
     assert isinstance(error.reason, ConnectionRefusedError), error
 
@@ -122,6 +127,36 @@ def step_after_two_times_ctrl_c_it_has_ended_with_status(context: Context, statu
     step_nothing_answers_at_the_address_of_the_page_any_more(context)
 
 
+# -- clients that do not go on --------------------------------------------------------------------
+
+_HEADER = b"POST /api/runs/1/cancel HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+_SENT = {
+    "connect": b"",
+    "send half a header": _HEADER,
+    "send half a body": _HEADER + b"Content-Length: 9\r\n\r\n{",
+    "are refused, and keep a connection": _HEADER + b"Content-Length: 2\r\n\r\n{}",
+}
+
+
+@when("{count:d} clients without the token {do}")
+def step_count_clients_without_the_token_do(context: Context, count: int, do: str) -> None:
+    address = urlsplit(context.url)
+    assert address.port is not None
+    for _ in range(count):
+        client = socket.create_connection(("127.0.0.1", address.port), LIMIT)
+        context.add_cleanup(client.close)
+        with contextlib.suppress(OSError):  # closed already, for the next one
+            client.sendall(_SENT[do])
+
+
+@then("its page answers, and lets a client listen")
+def step_its_page_answers_and_lets_a_client_listen(context: Context) -> None:
+    assert context.client.get("/api/snapshot").json()["state"] == "open"
+    stream = Stream(context.client)
+    context.add_cleanup(stream.leave)
+    assert stream.next()[0] == "snapshot"
+
+
 # -- a journal -------------------------------------------------------------------------------------
 
 
@@ -149,9 +184,18 @@ async def _reclaim(location: Any) -> None:
 
 @when('"{line}" is started with a token of the environment')
 def step_line_is_started_with_a_token_of_the_environment(context: Context, line: str) -> None:
+    _start(context, line)
+
+
+@when('"{line}" is started with {count:d} descriptors')
+def step_line_is_started_with_count_descriptors(context: Context, line: str, count: int) -> None:
+    _start(context, line, "sh", "-c", f'ulimit -n {count}; exec "$@"', "sh")
+
+
+def _start(context: Context, line: str, *through: str) -> None:
     environment = {**command.environment(measured=True), "RXLANGGRAPH_LIVE_TOKEN": TOKEN}
     process = subprocess.Popen(
-        [*command.COMMAND, *command.arguments(line)],
+        [*through, *command.COMMAND, *command.arguments(line)],
         cwd=context.folder,
         env=environment,
         stdin=subprocess.DEVNULL,

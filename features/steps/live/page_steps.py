@@ -7,12 +7,15 @@ import contextlib
 import gc
 import http.client
 import json
+import logging
 import socket
 import sys
 import time
+import unittest
 from http.cookies import SimpleCookie
 from typing import Any
 from unittest import mock
+from urllib.parse import quote
 
 from behave import given, then, when
 from behave.runner import Context
@@ -110,6 +113,20 @@ def step_it_has_the_page_its_script_and_its_style(context: Context) -> None:
     for response, type_ in zip(context.seen, types.values(), strict=True):
         assert response.status_code == 200, response
         assert response.headers["content-type"] == f"{type_}; charset=utf-8"
+
+
+@when('a browser with the cookie sends "{cookie}" along')
+def step_a_browser_with_the_cookie_sends_along(context: Context, cookie: str) -> None:
+    step_a_browser_visits_the_address_with_the_token(context)
+    ((name, value),) = context.browser.cookies.items()
+    headers = {"cookie": f"{cookie}; {name}={value}".encode()}
+    context.seen = [context.page.new_client().get("/", headers=headers)]
+
+
+@then("it has the page")
+def step_it_has_the_page(context: Context) -> None:
+    (response,) = context.seen
+    assert response.status_code == 200 and "<html" in response.text, response.text
 
 
 @then("the token is in neither cookie nor page")
@@ -242,6 +259,20 @@ def step_when_they_have_left_nothing_takes_snapshots(context: Context) -> None:
     assert not feed._listeners
 
 
+@when("{count:d} clients listen, each on a loop that is closed before it leaves")
+def step_count_clients_listen_each_on_a_loop_that_is_closed(context: Context, count: int) -> None:
+    async def enter() -> Any:
+        return context.app._feeds.enter()
+
+    for _ in range(count):
+        assert asyncio.run(enter()) is not None
+
+
+@then("one that listens on another loop has a snapshot")
+def step_one_that_listens_on_another_loop_has_a_snapshot(context: Context) -> None:
+    assert context.page.listen().next()[0] == "snapshot"
+
+
 @given("so much in the snapshots that no buffer holds two")
 def step_so_much_in_the_snapshots_that_no_buffer_holds_two(context: Context) -> None:
     # Sockets hold some megabytes at most; this is what a snapshot takes with all of its lists full.
@@ -274,10 +305,11 @@ def step_another_client_has_count_snapshots_meanwhile(context: Context, count: i
     stream.leave()
 
 
-@then("the page ends within seconds")
-def step_the_page_ends_within_seconds(context: Context) -> None:
+@then("the page ends within seconds, and logs no error")
+def step_the_page_ends_within_seconds_and_logs_no_error(context: Context) -> None:
     began = time.monotonic()
-    context.page.close()
+    with unittest.TestCase().assertNoLogs("uvicorn.error", logging.ERROR):
+        context.page.close()
     assert time.monotonic() - began < 10
 
 
@@ -307,7 +339,7 @@ def step_cancelling_it_is_200_and_again_404(context: Context) -> None:
 
 @then("cancelling a run that never was is 404")
 def step_cancelling_a_run_that_never_was_is_404(context: Context) -> None:
-    names = (7, 10**400 // 10**390, -1, "x", 2**63)
+    names = (7, 10**400 // 10**390, -1, "x", 2**63, "9" * 5000)
     assert {_cancel(context, name) for name in names} == {404}
 
 
@@ -318,6 +350,7 @@ def step_an_answer_is_sent_whose_body_is(context: Context, what: str) -> None:
         "a list": "[1]",
         "without a value": "{}",
         "nested too deep": "[" * 60_000,
+        "NaN, which JSON lacks": '{"value": NaN}',
         "of another type": '{"value": 1}',
         "a megabyte": json.dumps({"value": "x" * 1_000_000}),
     }
@@ -373,14 +406,30 @@ def step_the_data_has_them_as_they_are(context: Context) -> None:
 def step_an_application_that_has_the_page_mounted_at(context: Context, path: str) -> None:
     outer: Any = Starlette(routes=[Mount(path, context.app)])
     outer.close = context.app.close
-    context.page = Page(outer, context.app.token, path)
+    context.page = Page(outer, context.app.token, quote(path, safe="/@:()"))
+    context.add_cleanup(context.page.close)
+
+
+@given('an application behind a proxy for "{prefix}" that has the page mounted at "{path}"')
+def step_an_application_behind_a_proxy_that_has_the_page_mounted_at(
+    context: Context, prefix: str, path: str
+) -> None:
+    inner = Starlette(routes=[Mount(path, context.app)])
+
+    async def outer(scope: Any, receive: Any, send: Any) -> None:
+        scope = {**scope, "root_path": prefix, "path": scope["path"].removeprefix(prefix)}
+        await inner(scope, receive, send)
+
+    served: Any = outer
+    served.close = context.app.close
+    context.page = Page(served, context.app.token, prefix + path)
     context.add_cleanup(context.page.close)
 
 
 @then('"{path}" without a slash leads there too')
 def step_path_without_a_slash_leads_there_too(context: Context, path: str) -> None:
     response = context.browser.get(f"http://{context.page.host}{path}", follow_redirects=True)
-    assert response.status_code == 200 and str(response.url).endswith(f"{path}/"), response
+    assert response.status_code == 200 and response.url.path == f"{path}/", response
     assert response.text == context.seen[0].text
 
 

@@ -136,6 +136,9 @@ class Terminal:
 
     def __init__(self, line: str, folder: Path) -> None:
         self._controller, terminal = pty.openpty()
+        self._closing = contextlib.ExitStack()
+        self._closing.callback(os.close, self._controller)
+        self._closing.callback(os.close, terminal)
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self._terminal = terminal
         self.before = termios.tcgetattr(terminal)
@@ -186,8 +189,28 @@ class Terminal:
             pass
         return self._process.returncode
 
+    def wait_unread(self) -> int:
+        """The exit status; nothing is read meanwhile."""
+        return self._process.wait(LIMIT)
+
+    def signal_until_ended(self, number: signal.Signals) -> int:
+        """Send a signal again and again; nothing is read meanwhile."""
+        end = monotonic() + LIMIT
+        while monotonic() < end:
+            self.signal(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._process.wait(1)
+        raise AssertionError(f"{number.name} does not end it")
+
+    def suspend_output(self) -> None:
+        """Have the terminal take no output, as after Ctrl-S."""
+        termios.tcflow(self._terminal, termios.TCOOFF)
+
+    def hang_up(self) -> None:
+        """Close the terminal's other side, as a terminal emulator that is closed does."""
+        self._closing.close()
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait(LIMIT)
-        os.close(self._controller)
-        os.close(self._terminal)
+        self._closing.close()

@@ -33,11 +33,13 @@ class World:
     """A bridge, and a graph of two nodes, ``work`` and ``check``, that does as it is told.
 
     ``wait``: until the gate opens; ``ask``: a question; ``fail``: raises; anything else: nothing.
+    ``wait fail`` does one after the other.
     """
 
     def __init__(self, **options: Any) -> None:
         self.gate = Gate()
         self.started = Log()
+        self.answers = Log()
         self.bridge = RxPyLangGraphBridge(**options)
         self.saver = InMemorySaver()
         self.futures: list[Any] = []
@@ -48,14 +50,14 @@ class World:
 
     async def _work(self, state: State) -> dict[str, Any]:
         self.started.add(state["do"])
-        if state["do"] == "wait":
+        if "wait" in state["do"].split():
             await self.gate.wait_async()
         return {}
 
     async def _check(self, state: State) -> dict[str, Any]:
-        if state["do"] == "ask":
-            interrupt({"may I": SECRET})
-        if state["do"] == "fail":
+        if "ask" in state["do"].split():
+            self.answers.add(interrupt({"may I": SECRET}))
+        if "fail" in state["do"].split():
             raise ValueError(SECRET)
         return {}
 

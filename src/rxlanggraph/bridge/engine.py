@@ -486,6 +486,33 @@ class Engine:
             self.watch_loop(_BLOCKED_AFTER)
         return listener
 
+    def listen_to_runs_in_flight(self, listener: Listener) -> None:
+        """Tell ``listener`` of the rest of the runs that have arrived before it, too.
+
+        Any thread; never blocks: the loop does it soon.
+        """
+        loop = self.inbox.loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it is closed: its runs are over
+                loop.call_soon_threadsafe(self._add_to_runs, listener)
+
+    def _add_to_runs(self, listener: Listener) -> None:
+        """On the loop: only there, no run is between two looks at who observes it."""
+        alone = Observers((listener,))
+        extended: dict[Observers, Observers] = {}  # many runs share theirs
+        for run in self._runs():
+            observed = run.observed
+            if observed is not None:
+                by = observed.by
+                if by not in extended:
+                    others = tuple(each for each in by.listeners if each is not listener)
+                    extended[by] = Observers((*others, listener))
+                observed.by = extended[by]
+            elif not run.done():
+                late = Observed(alone, self._now())
+                late.handed_over, late.begun = True, run.task is not None
+                run.observed = late
+
     def watch_loop(self, blocked_after: float) -> None:
         """Measure the lag of the loop while there are runs, and name what blocks it. Any thread.
 

@@ -146,7 +146,7 @@ class Observed:
     """What is known of a run for its hooks, until its end has been reported.
 
     Args:
-        observers: Its listeners. Never changed.
+        observers: Its listeners. Replaced as a whole, on the loop's thread.
         arrived: When its message arrived, by the clock of the bridge. Never changed.
     """
 

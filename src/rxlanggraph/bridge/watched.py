@@ -97,8 +97,14 @@ class WatchedBridge:
         return self._engine.stack(run)
 
     def add_hooks(self, hooks: Hooks) -> Callable[[], object]:
-        """Call ``hooks`` from now on; return what ends that, for any thread."""
-        return partial(self._engine.stop_listening, self._engine.listen(hooks))
+        """Call ``hooks`` from now on, for runs in flight too.
+
+        Returns:
+            What ends that, for any thread.
+        """
+        listener = self._engine.listen(hooks)
+        self._engine.listen_to_runs_in_flight(listener)
+        return partial(self._engine.stop_listening, listener)
 
     def resume_of(self, run: Future[Any]) -> RunOptions:
         """Return how the graph of ``run`` is called again: as before, but for its stream."""

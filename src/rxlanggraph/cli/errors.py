@@ -45,7 +45,7 @@ __all__ = [
 
 
 class ExitStatus(IntEnum):
-    """What the exit status of ``rxlanggraph`` means; 130 and 143 are 128 plus the signal."""
+    """What the exit status of ``rxlanggraph`` means; 129 and more are 128 plus the signal."""
 
     OK = 0
     SOME_FAILED = 1
@@ -53,6 +53,7 @@ class ExitStatus(IntEnum):
     HALTED = 3
     OUTPUT_FAILED = 4
     JOURNAL_FAILED = 5
+    HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
 

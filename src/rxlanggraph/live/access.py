@@ -19,8 +19,8 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Collection, Mapping
-from http.cookies import CookieError, SimpleCookie
 from typing import NamedTuple
+from urllib.parse import quote
 
 from rxlanggraph.validation import LOOPBACK, check_hosts, check_secret
 
@@ -111,8 +111,10 @@ class Access:
         return hmac.compare_digest(value.encode("utf-8", "surrogateescape"), self.token.encode())
 
     def cookie(self, path: str, *, secure: bool) -> str:
-        """Return the header that sets the cookie, for what is below ``path``."""
+        """Return the header that sets the cookie, for what is below ``path``, which is decoded."""
         suffix = "; Secure" if secure else ""
+        # As browsers write it in requests; and it ends neither the attribute nor the header.
+        path = quote(path, safe="/:@!$&'()*+,=~[]|")
         return f"{self._cookie_name}={self._cookie}; Path={path}; HttpOnly; SameSite=Strict{suffix}"
 
     def _is_allowed(self, host: str) -> bool:
@@ -130,11 +132,12 @@ class Access:
         return True
 
     def _has_cookie(self, header: str) -> bool:
-        try:
-            morsel = SimpleCookie(header).get(self._cookie_name)
-        except CookieError:
-            return False
-        if morsel is None:
-            return False
-        value = morsel.value.encode("utf-8", "surrogateescape")
-        return hmac.compare_digest(value, self._cookie.encode())
+        # Not with the standard library, which gives up at what is no cookie by the letter: servers
+        # on other ports of this machine set such ones, and browsers send them along.
+        for cookie in header.split(";"):
+            name, _, value = cookie.strip().partition("=")
+            if name == self._cookie_name:
+                return hmac.compare_digest(
+                    value.encode("utf-8", "surrogateescape"), self._cookie.encode()
+                )
+        return False

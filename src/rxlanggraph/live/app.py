@@ -123,8 +123,8 @@ class _Endpoints:
                 *_static_routes(),
                 Route("/api/snapshot", self.snapshot),
                 Route("/api/events", self.events),
-                Route("/api/runs/{run_id:int}/stack", self.stack),
-                Route("/api/runs/{run_id:int}/cancel", self.cancel, methods=["POST"]),
+                Route("/api/runs/{run_id}/stack", self.stack),
+                Route("/api/runs/{run_id}/cancel", self.cancel, methods=["POST"]),
                 Route("/api/interrupts/{question_id}/answer", self.answer, methods=["POST"]),
             ],
             exception_handlers={HTTPException: _as_json},
@@ -143,7 +143,7 @@ class _Endpoints:
 
     async def stack(self, request: Request) -> Response:
         """Look where a run is."""
-        found = await self._source.stack(request.path_params["run_id"])
+        found = await self._source.stack(_run_id(request))
         if found is None:
             raise HTTPException(404, "this run is not in flight")
         return JSONResponse({"stack": found})
@@ -151,7 +151,7 @@ class _Endpoints:
     async def cancel(self, request: Request) -> Response:
         """Cancel a run."""
         await _body(request)
-        if not await self._source.cancel(request.path_params["run_id"]):
+        if not await self._source.cancel(_run_id(request)):
             raise HTTPException(404, "this run is not in flight, or was cancelled before")
         return JSONResponse({"cancelled": True})
 
@@ -186,6 +186,13 @@ def _file(content: bytes, type_: str) -> Callable[[Request], Awaitable[Response]
     return serve
 
 
+def _run_id(request: Request) -> int:
+    try:
+        return int(request.path_params["run_id"])
+    except ValueError:  # also for more digits than Python reads
+        raise HTTPException(404, "this run is not in flight") from None
+
+
 async def _body(request: Request) -> dict[str, Any]:
     """Read the JSON object that was sent."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
@@ -196,12 +203,16 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(body) > _LONGEST_BODY:
             raise HTTPException(413, f"more than {_LONGEST_BODY} bytes are too many")
     try:
-        content = json.loads(body)
+        content = json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise HTTPException(400, "send a JSON object")
     return content
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 async def _as_json(_: Request, error: Exception) -> Response:
@@ -219,7 +230,7 @@ class _EventStream(EventSourceResponse):  # type: ignore[misc,unused-ignore] # w
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the feed ends, or the client leaves.
 
-        One that does not read keeps its place: it may be a machine that sleeps.
+        One that does not read keeps its place until the server cuts it off.
         """
         try:
             await super().__call__(scope, receive, send)
@@ -246,6 +257,11 @@ def _guarded(app: ASGIApp, access: Access) -> ASGIApp:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
+        root, path = scope.get("root_path", ""), scope["path"]
+        if not path.startswith(root):
+            # Of an application behind a proxy that strips the outer part, as FastAPI(root_path=...)
+            # says. Starlette finds routes in whole paths only.
+            scope = {**scope, "path": scope.get("app_root_path", root) + path}
         try:
             response = _refused_or_redirected(scope, access) or app
             await response(scope, receive, send_with_headers)

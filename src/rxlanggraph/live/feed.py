@@ -38,6 +38,7 @@ class Feed:
     """
 
     def __init__(self, source: Source) -> None:
+        self.loop = asyncio.get_running_loop()  # never changed; read by any thread
         self._source = source
         self._listeners: set[asyncio.Event] = set()
         self._producer: asyncio.Task[None] | None = None
@@ -53,8 +54,7 @@ class Feed:
         self._listeners.add(woken)
         try:
             if self._producer is None:
-                loop = asyncio.get_running_loop()
-                self._producer = loop.create_task(self._produce(), context=Context())
+                self._producer = self.loop.create_task(self._produce(), context=Context())
             yield f"retry: {_RETRY}\n\n".encode()
             number = 0
             while True:
@@ -126,6 +126,7 @@ class Feeds:
         """Take a place on the feed of the running loop; None if there are too many."""
         loop = asyncio.get_running_loop()
         with self._lock:
+            self._forget_closed_loops()
             if sum(self._listening.values()) >= self._most:
                 return None
             feed = self._feeds.get(loop)
@@ -137,14 +138,24 @@ class Feeds:
             return feed
 
     def leave(self, feed: Feed) -> None:
-        """Give the place back. On the loop of the feed."""
-        loop = asyncio.get_running_loop()
+        """Give the place back. On the loop of the feed; in any thread once that is closed."""
         with self._lock:
-            self._listening[feed] -= 1
-            if not self._listening[feed]:
-                del self._listening[feed]
-                if self._feeds.get(loop) is feed:
-                    del self._feeds[loop]
+            left = self._listening.pop(feed, 0) - 1
+            if left > 0:
+                self._listening[feed] = left
+            elif self._feeds.get(feed.loop) is feed:
+                del self._feeds[feed.loop]
+
+    def _forget_closed_loops(self) -> None:
+        # Their clients cannot leave any more. In a new dict, as finalizers of theirs may enter.
+        self._listening = {
+            feed: count
+            for feed, count in self._listening.copy().items()
+            if not feed.loop.is_closed()
+        }
+        for loop in self._feeds.copy():
+            if loop.is_closed():
+                self._feeds.pop(loop, None)
 
     def end(self, reason: str) -> None:
         """Have all streams end, and those that begin later. Any thread; never blocks."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from rxlanggraph.errors import MissingExtraError
 
 try:
-    import uvicorn
     from sse_starlette import EventSourceResponse
     from starlette.applications import Starlette
     from starlette.datastructures import Headers, MutableHeaders
@@ -38,5 +37,4 @@ __all__ = [
     "Scope",
     "Send",
     "Starlette",
-    "uvicorn",
 ]

@@ -25,6 +25,8 @@ __all__ = ["PendingQuestion", "Questions", "as_json", "as_stack", "as_text"]
 _KEPT = 1000
 # Characters of a value, as JSON, and of a stack. A guess: some pages of text; longer ones are cut.
 _LONGEST_VALUE = 20_000
+# Whole numbers up to this one are exact in browsers.
+_MOST_EXACT = 2**53 - 1
 
 
 @dataclass(slots=True, eq=False)
@@ -176,10 +178,20 @@ def as_stack(text: str) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """Return ``value`` if JSON can hold it, and it is not too long; otherwise a text of it."""
+    """Return ``value`` if JSON can hold it, and it is not too long; otherwise a text of it.
+
+    Whole numbers that browsers would round are texts.
+    """
     try:
         text = json.dumps(value, allow_nan=False)
         # Not the value itself: its owner may change it while it is encoded again.
-        return json.loads(text) if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+        if len(text) > _LONGEST_VALUE:
+            return f"{text[:_LONGEST_VALUE]}…"
+        return json.loads(text, parse_int=_as_browsers_read)
     except Exception:  # of whatever the program has put there
         return encodable(shortened(value))
+
+
+def _as_browsers_read(digits: str) -> int | str:
+    number = int(digits)
+    return number if abs(number) <= _MOST_EXACT else digits

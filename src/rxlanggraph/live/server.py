@@ -1,4 +1,4 @@
-"""LiveServer: the page, served by uvicorn in a thread of its own, until the end of a block.
+"""LiveServer: the page, served in a thread of its own, until the end of a block.
 
 The loop of that thread serves nothing but the page: a bridge whose loop is blocked can be looked
 at, too.
@@ -11,29 +11,38 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 
 from rxlanggraph.concurrency.threads import start_detached
+from rxlanggraph.http_server import Connections, HttpServer
 from rxlanggraph.live.app import LiveApp
-from rxlanggraph.live.http import uvicorn
 
 __all__ = ["served"]
 
+# How many connections there may be: each page that watches has one, and opens more for moments.
+# Seconds for the header of a request; and more for its body, and to read what was written: a
+# snapshot on a slow network. All are guesses.
+_MOST_CONNECTIONS = 128
+_HEADER_SECONDS = 10.0
+_BODY_SECONDS = 60.0
 # Seconds for clients to read the end, and for the thread to end after that. Guesses.
 _FLUSH_SECONDS = 1
 _END_SECONDS = 5.0
 
 
-class _Server(uvicorn.Server):  # type: ignore[misc,unused-ignore] # where uvicorn is not
-    """uvicorn's server, in a thread that is not the main one."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Capture none: they are the program's."""
-        return nullcontext()
+class _Server(HttpServer):
+    """A server in a thread that is not the main one."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Cut off clients that do not read, too: their connections would outlive the loop."""
+        """Cut off clients that do not read the end in time.
+
+        Otherwise uvicorn cancels what they wait for, and logs a traceback for each.
+        """
+        end = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._cut_off)
         await super().shutdown(sockets)
+        end.cancel()
+        self._cut_off()  # their connections would outlive the loop
+
+    def _cut_off(self) -> None:
         for connection in tuple(self.server_state.connections):
             connection.transport.abort()  # type: ignore[union-attr,unused-ignore] # it is made
 
@@ -46,16 +55,11 @@ def served(app: LiveApp, listener: socket.socket) -> Iterator[None]:
         app: The page; it is closed at the end, and its clients are told so.
         listener: A socket that listens, which is closed at the end.
     """
+    connections = Connections(
+        _MOST_CONNECTIONS, _HEADER_SECONDS, _BODY_SECONDS, remedy="close some pages"
+    )
     server = _Server(
-        uvicorn.Config(
-            app,
-            lifespan="off",
-            log_config=None,  # the program configures logging
-            access_log=False,
-            ws="none",
-            server_header=False,
-            timeout_graceful_shutdown=_FLUSH_SECONDS,
-        )
+        app, connections, 2 * _FLUSH_SECONDS, lifespan="off", access_log=False, server_header=False
     )
     thread = threading.Thread(
         target=lambda: asyncio.run(server.serve([listener])), name="rxlanggraph-live", daemon=True

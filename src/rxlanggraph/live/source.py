@@ -103,7 +103,7 @@ class Watched(Protocol):
         """Where a run is at the moment."""
 
     def add_hooks(self, hooks: Hooks) -> Callable[[], object]:
-        """Call ``hooks`` from now on; return what ends that."""
+        """Call ``hooks`` from now on, for runs in flight too; return what ends that."""
 
     def resume_of(self, run: Future[Any]) -> Resume:
         """How the graph of a run is called again, without its stream."""

@@ -7,7 +7,6 @@ A map; each imports only from those above it.
     sdk                  imports from the SDK and its dependencies
     signals              serving until a signal arrives
     access               the clients and web pages that are allowed over HTTP
-    connections          the limit of HTTP connections, and the one that is closed for a new one
     encoding             an answer that cannot be encoded is an error of that one call
     conversations        the conversation of each call
     calls                the calls in flight, and their end

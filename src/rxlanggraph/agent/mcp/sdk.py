@@ -5,7 +5,6 @@ from __future__ import annotations
 from rxlanggraph.errors import MissingExtraError
 
 try:
-    import h11
     from anyio import CancelScope
     from mcp.server import MCPServer
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
@@ -20,8 +19,6 @@ try:
     from mcp_types import INTERNAL_ERROR, CallToolResult, ContentBlock, TextContent
     from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
     from starlette.responses import PlainTextResponse
-    from uvicorn import Config, Server
-    from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as error:
     raise MissingExtraError(
         "serving agents over MCP needs the MCP SDK, version 2 or later; "
@@ -38,22 +35,18 @@ __all__ = [
     "CallNext",
     "CallToolResult",
     "CancelScope",
-    "Config",
     "ContentBlock",
     "Context",
-    "H11Protocol",
     "HandlerResult",
     "Image",
     "MCPError",
     "MCPServer",
     "PlainTextResponse",
-    "Server",
     "ServerRequestContext",
     "TextContent",
     "TokenVerifier",
     "ToolError",
     "TransportSecuritySettings",
     "authorization_context",
-    "h11",
     "validate_tool_name",
 ]

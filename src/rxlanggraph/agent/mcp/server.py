@@ -12,8 +12,6 @@ import logging
 import math
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from reprlib import repr as shortened
 from typing import Annotated, Any
 
@@ -22,21 +20,19 @@ from pydantic import Field
 from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.mcp.access import make_access
 from rxlanggraph.agent.mcp.calls import CONVERSATION, CallTracker, DisconnectMiddleware, Target
-from rxlanggraph.agent.mcp.connections import Connections, LimitedConnection
 from rxlanggraph.agent.mcp.conversations import ConversationTable
 from rxlanggraph.agent.mcp.encoding import answer_encodable
 from rxlanggraph.agent.mcp.sdk import (
     AuthSettings,
-    Config,
     Context,
     MCPServer,
-    Server,
     TokenVerifier,
     validate_tool_name,
 )
 from rxlanggraph.agent.mcp.signals import ending_input, serve_until_signalled
 from rxlanggraph.agent.pool import AgentPool
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, encodable
+from rxlanggraph.http_server import Connections, HttpServer
 from rxlanggraph.validation import check_seconds, check_timeout, check_whole
 
 __all__ = ["mcp_server", "serve_http", "serve_stdio"]
@@ -46,9 +42,6 @@ MAX_CONVERSATIONS = 1000
 """A guess: their memories fit into that of a small server."""
 
 CONVERSATION_TIMEOUT = 1800.0
-_LISTEN_BACKLOG = 2048
-"""uvicorn's default; the kernel may allow fewer."""
-
 _FLUSH_SECONDS = 2
 """Seconds for slow clients to read their answers, once all calls are answered. A guess."""
 
@@ -290,7 +283,7 @@ def serve_http(
         )
     )
     connections = Connections(max_connections, header_timeout, body_timeout)
-    http = _http_server(app, connections)
+    http = HttpServer(app, connections, _FLUSH_SECONDS)
 
     async def stop() -> None:
         await calls.stop(grace)
@@ -311,31 +304,3 @@ def serve_http(
             await http.serve([listener])
 
         serve_until_signalled(serve, stop=stop, hurry=calls.cancel, grace=grace)
-
-
-def _http_server(app: DisconnectMiddleware, connections: Connections) -> Any:
-    return _HttpServer(
-        Config(
-            app,
-            http=partial(LimitedConnection, connections),  # type: ignore[arg-type] # a factory
-            log_config=None,  # the program configures logging
-            ws="none",
-            # Connections that asyncio accepts at once: no more than there is room for.
-            backlog=max(4, min(128, int(connections.limit) // 4)),
-            timeout_graceful_shutdown=_FLUSH_SECONDS,
-        )
-    )
-
-
-class _HttpServer(Server):  # type: ignore[misc,unused-ignore] # where uvicorn is not
-    """uvicorn's server, without its signal handling."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Capture none: uvicorn would stop at once, and raise the signal again."""
-        return nullcontext()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, with a longer backlog in the kernel than asyncio accepts at once."""
-        await super().startup(sockets)
-        for listener in sockets or ():
-            listener.listen(_LISTEN_BACKLOG)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import signal
 import sys
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -24,11 +25,20 @@ if TYPE_CHECKING:
 __all__ = ["top"]
 
 _SCHEMES = ("http://", "https://")
+_STATUSES: Final[dict[int, ExitStatus]] = {
+    signal.SIGINT: ExitStatus.INTERRUPTED,
+    signal.SIGTERM: ExitStatus.TERMINATED,
+}
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    _STATUSES[signal.SIGHUP] = ExitStatus.HUNG_UP
+# Between two looks whether the terminal is still there.
+_TERMINAL_SECONDS = 1.0
 
 
 @click.command(
     epilog="Exit status: 2 if there is no live page or journal, or the page refuses the token; 5 "
-    "if the journal does not answer at the beginning; 130 if Ctrl-C ends it, 143 if SIGTERM does.",
+    "if the journal does not answer at the beginning; 129 if its terminal is gone, 130 if Ctrl-C "
+    "ends it, 143 if SIGTERM does.",
 )
 @click.argument("target", metavar="TARGET", shell_complete=complete_file)
 @click.option(
@@ -52,6 +62,9 @@ def top(target: str, *, token: str | None, once: bool, content: bool) -> int:
         raise click.UsageError(
             "--content is for journals; a page shows content if it is served with --live-content"
         )
+    if not is_page and "?token=" in target:
+        shown = target.partition("?")[0]
+        raise LiveError(f"{shown} is not an address: write http://HOST:PORT/?token=...")
     if not once:
         _check_terminal()
     # Imported before anything is opened: slow, and of an extra.
@@ -113,16 +126,30 @@ async def _look(watch: Watch, app_class: type[TopApp] | None) -> ExitStatus:
 
 @contextlib.asynccontextmanager
 async def _ended_by_signals(app: TopApp) -> AsyncIterator[None]:
-    """Have signals end the screen, which leaves the terminal as it was."""
-    loop = asyncio.get_running_loop()
-    statuses = {
-        signal.SIGINT: ExitStatus.INTERRUPTED,
-        signal.SIGTERM: ExitStatus.TERMINATED,
-    }
-    for number, status in statuses.items():
-        loop.add_signal_handler(number, app.exit, status)
+    """Have signals end the screen, which leaves the terminal as it was; and the loss of that, too.
+
+    The second signal of a kind ends the process at once: a terminal that takes no output blocks the
+    screen, and so its loop.
+    """
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        loop.call_soon_threadsafe(app.exit, _STATUSES[number], context=context)
+
+    before = {number: signal.signal(number, end) for number in _STATUSES}
+    watching = asyncio.create_task(_end_without_terminal(app))
     try:
         yield
     finally:
-        for number in statuses:
-            loop.remove_signal_handler(number)
+        watching.cancel()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def _end_without_terminal(app: TopApp) -> None:
+    # A terminal that is not the controlling one goes without a signal. Textual does not notice: it
+    # reads the end of the input again and again.
+    while sys.__stdin__ is not None and sys.__stdin__.isatty():  # noqa: ASYNC110
+        await asyncio.sleep(_TERMINAL_SECONDS)
+    app.exit(ExitStatus.HUNG_UP)

@@ -202,7 +202,7 @@ class RemotePage:
     def _checked(self, text: str) -> Snapshot:
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._no_page() from None
         version = found.get("version") if isinstance(found, dict) else None
         if version is None:

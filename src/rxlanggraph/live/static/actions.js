@@ -29,7 +29,7 @@ function confirmCancel(run) {
 async function cancelConfirmed() {
   if (find("confirm").returnValue !== "cancel") return;
   const run = state.confirmed;
-  const { status, body } = await post(`api/runs/${run.id}/cancel`, {});
+  const { status, body } = await post(`api/runs/${run.id}/cancel`, "{}");
   const said = status === 200 ? "cancelled" : `not cancelled: ${plain(body.error)}`;
   note(`Run of ${plain(run.thread_id ?? run.message_id)}: ${said}`);
 }
@@ -60,10 +60,10 @@ function showFacts(list, run) {
     [el("dt", {}, name), el("dd", {}, el("bdi", {}, plain(value)))]));
 }
 
-export async function post(path, content) {
+export async function post(path, json) {
   try {
     const response = await fetch(path, {
-      method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(content),
+      method: "POST", headers: { "content-type": "application/json" }, body: json,
     });
     return { status: response.status, body: await response.json() };
   } catch {

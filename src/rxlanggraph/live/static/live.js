@@ -195,9 +195,10 @@ function drawQuestions(snapshot) {
 
 const isInUse = (id) => find("questions-list").known?.get(id)?.isInUse() ?? false;
 
-async function answer(question, value) {
+async function answer(question, json) {
   const name = `Answer to ${plain(question.thread_id)}`;
-  const { status, body } = await post(`api/interrupts/${encodeURIComponent(question.id)}/answer`, { value });
+  const path = `api/interrupts/${encodeURIComponent(question.id)}/answer`;
+  const { status, body } = await post(path, `{"value": ${json}}`);
   const said = {
     200: `answered; the run has ended: ${body.status}`,
     202: "accepted; the run is at work",

@@ -7,7 +7,7 @@ import { can, state } from "./state.js";
 let forms = 0;
 
 /**
- * Make the card of a question. `answer(question, value)` sends an answer, and says what became of
+ * Make the card of a question. `answer(question, json)` sends an answer, and says what became of
  * it; `forget()` is called when the card may go. A card in use stays when its question is gone.
  */
 export function answerForm(answer, forget) {
@@ -56,10 +56,11 @@ export function answerForm(answer, forget) {
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    let content = text.value;
+    let json = JSON.stringify(text.value);
     if (isJson.checked) {
       try {
-        content = JSON.parse(content);
+        JSON.parse(text.value);
+        json = text.value; // as it was typed: numbers of more than 16 digits would be rounded
       } catch (error) {
         setAttribute(text, "aria-invalid", "true");
         return setText(result, `Not JSON: ${error.message}`);
@@ -68,7 +69,7 @@ export function answerForm(answer, forget) {
     setAttribute(text, "aria-invalid", null);
     sent = send.disabled = true;
     setText(result, "Sending …");
-    const { done, said } = await answer(question, content);
+    const { done, said } = await answer(question, json);
     setText(result, said);
     sent = false;
     if (done) [text.value, dismissed] = ["", true];

@@ -1,4 +1,4 @@
-"""Connections: a limit on the connections of an HTTP server, and on how long they may idle.
+"""HttpServer: uvicorn with a limit on its connections, and on how long they may idle.
 
 What breaks without it: uvicorn waits forever for the rest of a request. Clients that never send it
 use up all file descriptors of the process, and no other client is accepted.
@@ -11,20 +11,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import socket
 import sys
 from collections import OrderedDict
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
-from rxlanggraph.agent.mcp.sdk import H11Protocol, h11
+from rxlanggraph.errors import MissingExtraError
 
-__all__ = ["Connections", "LimitedConnection"]
+try:
+    import h11
+    from uvicorn import Config, Server
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as error:
+    raise MissingExtraError(
+        "serving HTTP needs uvicorn; install it with pip install 'rxlanggraph[live]', or with "
+        "'rxlanggraph[mcp]' for agents"
+    ) from error
+
+__all__ = ["Connections", "HttpServer", "LimitedConnection"]
 
 _log = logging.getLogger("rxlanggraph")
 _BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\n"
     b"Retry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
-_OTHER_DESCRIPTORS = 64  # file descriptors that are neither connections nor the agents'
+_LISTEN_BACKLOG = 2048  # uvicorn's default; the kernel may allow fewer
+_OTHER_DESCRIPTORS = 64  # file descriptors that are neither connections nor the program's
 _MIN_CONNECTIONS = 8  # even if there are fewer descriptors
 _WARN_SECONDS = 60.0  # between two warnings, so that a flood of connections does not fill the log
 
@@ -39,12 +53,20 @@ class Connections:
 
     Args:
         limit: The maximum number; less if the process may not have twice as many file descriptors,
-            since the agents need some, too.
+            since what is served needs some, too.
         header_timeout: Seconds for the header of a request to arrive.
         body_timeout: Seconds more for its body; and for the client to read what was written.
+        remedy: What the log advises when all connections are in use.
     """
 
-    def __init__(self, limit: int, header_timeout: float, body_timeout: float) -> None:
+    def __init__(
+        self,
+        limit: int,
+        header_timeout: float,
+        body_timeout: float,
+        *,
+        remedy: str = "raise max_connections",
+    ) -> None:
         self.limit = min(limit, _affordable())
         self.timeouts = {"header": header_timeout, "body": body_timeout}
         self._all: set[LimitedConnection] = set()
@@ -52,6 +74,7 @@ class Connections:
         # first: the first request, or a further one.
         self._new: OrderedDict[LimitedConnection, None] = OrderedDict()
         self._served: OrderedDict[LimitedConnection, None] = OrderedDict()
+        self._remedy = remedy
         self._warned_at = -math.inf
 
     def has_room(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -60,7 +83,7 @@ class Connections:
             return True
         if loop.time() - self._warned_at > _WARN_SECONDS:
             self._warned_at = loop.time()
-            _log.warning("all %d connections are in use; raise max_connections", self.limit)
+            _log.warning("all %d connections are in use; %s", self.limit, self._remedy)
         awaited = self._new or self._served
         if not awaited:
             return False
@@ -180,8 +203,45 @@ class LimitedConnection(H11Protocol):  # type: ignore[misc,unused-ignore] # wher
             self._reading_timer = None
 
 
+class HttpServer(Server):  # type: ignore[misc,unused-ignore] # where uvicorn is not
+    """uvicorn's server of one application, with limited connections and without its signals.
+
+    Args:
+        app: The application.
+        connections: Its connections.
+        flush_seconds: Seconds for clients to read the rest of their answers at the end.
+        options: More of uvicorn's settings.
+    """
+
+    def __init__(
+        self, app: Any, connections: Connections, flush_seconds: int, **options: Any
+    ) -> None:
+        super().__init__(
+            Config(
+                app,
+                http=partial(LimitedConnection, connections),  # type: ignore[arg-type] # a factory
+                log_config=None,  # the program configures logging
+                ws="none",
+                # Connections that asyncio accepts at once: no more than there is room for.
+                backlog=max(4, min(128, int(connections.limit) // 4)),
+                timeout_graceful_shutdown=flush_seconds,
+                **options,
+            )
+        )
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Capture none: uvicorn would stop at once, and raise the signal again."""
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, with a longer backlog in the kernel than asyncio accepts at once."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_LISTEN_BACKLOG)
+
+
 def _affordable() -> float:
-    """The number of connections that leaves as many file descriptors to the agents."""
+    """The number of connections that leaves as many file descriptors to what is served."""
     if sys.platform == "win32":
         return math.inf
     import resource  # noqa: PLC0415 # not on Windows
