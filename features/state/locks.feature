@@ -109,6 +109,7 @@ Feature: A lock has one holder, which learns when it is lost, and can then do no
       | while                                 |
       | while the server is giving it         |
       | twice while the server is giving it   |
+      | while it is given, and given back     |
       | while it waits for its turn           |
       | while another process has it          |
       | inside                                |

@@ -161,6 +161,11 @@ async def slowly(call: Any) -> Any:
     return result
 
 
+async def late(call: Any) -> Any:
+    await asyncio.sleep(1)
+    return await call()
+
+
 async def cancelled_after(context: Context, *pauses: float) -> None:
     """Hold the lock in a task, and cancel that after each of the pauses."""
 
@@ -190,6 +195,10 @@ def step_a_task_that_takes_it_is_cancelled_moment(context: Context, moment: str)
         await cancelled_after(context, 0.3, 0.3)
         await asyncio.sleep(3)  # what was given in vain ends with its lease
 
+    async def given_and_given_back() -> None:
+        server.shaken = late
+        await cancelled_after(context, 0.5, 0.8)
+
     async def beside(holder: State) -> None:
         async with hold(holder):
             await cancelled_after(context, 0.5)
@@ -201,6 +210,7 @@ def step_a_task_that_takes_it_is_cancelled_moment(context: Context, moment: str)
     moments: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "while the server is giving it": given,
         "twice while the server is giving it": given_twice,
+        "while it is given, and given back": given_and_given_back,
         "while it waits for its turn": lambda: beside(context.state),
         "while another process has it": lambda: beside(context.other),
         "inside": lambda: cancelled_after(context, 0.5),
