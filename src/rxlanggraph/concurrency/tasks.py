@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 __all__ = [
     "EagerTaskStarter",
     "close_left_behind",
+    "retrieve_exception",
     "run_shielded",
     "run_undo",
     "silence_pending_warning",
@@ -190,6 +191,15 @@ class EagerTaskStarter:
 def _is_to_begin(known: weakref.ref[Coroutine[Any, Any, None]] | None) -> bool:
     coroutine = None if known is None else known()
     return coroutine is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+
+
+def retrieve_exception(future: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of ``future``, which is done: asyncio logs those that never were.
+
+    A done-callback, for a future that its waiter may leave behind. On its loop.
+    """
+    if not future.cancelled():
+        future.exception()
 
 
 def silence_pending_warning(task: asyncio.Task[Any] | None) -> None:
