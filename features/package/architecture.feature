@@ -35,7 +35,7 @@ Feature: The package keeps to its map
       | cli/pipeline/line_tracker.py        | of such a job                                     |
       | cli/pipeline/reader.py              | of such a job                                     |
       | cli/pipeline/run_log.py             | of such a job                                     |
-      | executors/ray/cluster.py            | of the connection to Ray, which is the parent's      |
+      | executors/ray/cluster.py            | of the connection to Ray, which is the parent's   |
       | executors/ray/connection.py         | of the same connection                            |
 
   Scenario: Importing the package imports neither LangGraph, LangChain nor the command
