@@ -13,6 +13,7 @@ from rxlanggraph.state import State
 from support.concurrency.raising import raised
 from support.controls.naive_state import GlobalStore
 from support.state.state_world import hold, turns, world
+from support.state.state_world import slowly as late
 
 # -- one holder ------------------------------------------------------------------------------------
 
@@ -159,11 +160,6 @@ async def slowly(call: Any) -> Any:
     result = await call()
     await asyncio.sleep(1)
     return result
-
-
-async def late(call: Any) -> Any:
-    await asyncio.sleep(1)
-    return await call()
 
 
 async def cancelled_after(context: Context, *pauses: float) -> None:
