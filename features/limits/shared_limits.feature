@@ -68,6 +68,7 @@ Feature: Processes that share their limits in a state have one limit together
     When 40 messages are cancelled while they ask the state
     Then none of them waits for the model any more
 
+  @once
   Scenario Outline: What a call gives back is given back once, although <the write>
     Given a shared window in which a call has reserved 500 tokens
     When it gives back 400, but <the write>
@@ -86,6 +87,7 @@ Feature: Processes that share their limits in a state have one limit together
       | the write                                            | count |
       | the write is lost, and another one is made           | 557   |
 
+  @once
   Scenario Outline: A pause holds, although <the write>
     Given a shared window in which a call has reserved 500 tokens
     When it is paused for 40 s, but <the write>

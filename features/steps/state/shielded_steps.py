@@ -13,7 +13,6 @@ from rxlanggraph.concurrency import tasks
 from support.concurrency.patching import patch
 from support.concurrency.tasks import forever, pass_turns, run
 
-
 CANCELLED = asyncio.CancelledError()
 
 
@@ -153,9 +152,7 @@ def step_its_caller_during_an_undo_that_fails_then(context: Context) -> None:
 
 
 @then("in this order: {log}; its caller has {outcome}, and no task is left")
-def step_in_this_order_log_its_caller_has_outcome(
-    context: Context, log: str, outcome: str
-) -> None:
+def step_in_this_order_log_its_caller_has_outcome(context: Context, log: str, outcome: str) -> None:
     assert context.call.log == log.split(", "), context.call.log
     assert type(context.error).__name__ == outcome, context.error
     assert not context.left, context.left

@@ -132,7 +132,7 @@ class RunThreads(Executor):
         # early.
         self._shares: dict[Run | None, _Share] = {}
         # Shares with waiting jobs, in the order in which they get the next spare thread. While
-        # there is one, no spare thread is free, but one that could not be started; and each of these
+        # there is one, no spare thread is free, unless one could not be started; and each of these
         # shares has a thread at work.
         self._hungry: dict[_Share, None] = {}
         # The threads that wait for a job or are on their way to do so, the one that was at work
