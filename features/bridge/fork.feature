@@ -97,6 +97,10 @@ Feature: In a forked child, a bridge of the parent raises at once and never hang
     When this program forks: an agent
     Then it ends by itself, and prints "echo: two" and then "echo: three"
 
+  Scenario: A conversation whose memories are looked up at the fork goes on in the child
+    When this program forks: a conversation
+    Then it ends by itself, and prints "True" and then "True"
+
   Scenario: Twenty-five forks while four threads submit, at a switch interval of 1 us: all children answer
     When this program forks: under load
     Then it ends by itself, and prints "25 {'answered 1'}"

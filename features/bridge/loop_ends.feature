@@ -20,6 +20,17 @@ Feature: When a loop ends, its runs end with it: started ones are cancelled, wai
     When a node leaves a task behind, and the bridge is closed
     Then that task was cancelled
 
+  @tolerates:left_behind
+  Scenario Outline: The end of the bridge's own loop ends although other code closes that loop: <when>
+    Given an open bridge on its own loop with max_concurrency=1
+    When a node stops the loop, and other code closes it <when>
+    Then both runs have failed, the second with LoopUnavailableError, and the loop's thread has ended
+
+    Examples:
+      | when                          |
+      | in a callback of the next run |
+      | while its tasks are cancelled |
+
   Scenario Outline: Where <no thread> can be started the message is refused, and the next one answered: <home> loop
     Given an open bridge on <home> loop
     When the first message comes while no thread can be started

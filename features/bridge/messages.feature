@@ -17,6 +17,19 @@ Feature: A StreamMessage never changes
   Scenario: Messages are equal if all their fields are equal, and hash by id
     Then messages with equal fields are equal and hash alike, others are not equal
 
+  @once
+  Scenario Outline: Messages with contents whose comparison <does> can be compared, and found in collections
+    Given two messages with one id whose contents are alike, and their comparison <does>
+    Then each equals itself and its copy, and the other only if <equal>
+    And each is found in a list, a set and a dictionary that has it
+
+    Examples:
+      | does                                   | equal  |
+      | raises an error                        | never  |
+      | has no truth value                     | never  |
+      | has no truth value within a dictionary | never  |
+      | has a truth value that is no bool      | always |
+
   Scenario Outline: A result survives <way> with every field
     Then a result survives <way>
 

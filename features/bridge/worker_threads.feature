@@ -140,6 +140,13 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     When a message goes to a graph with a sync node
     Then the last future has a result
 
+  Scenario: If the thread that a run counts on cannot be started, its waiting calls fail too, and none is lost
+    Given an open bridge on its own loop with max_concurrency=2, max_threads=3
+    When no thread can be started for a call, and the run's other thread goes to another run meanwhile
+    Then that call, and the one of the run that waits behind it, raise RuntimeError
+    And both runs have ended, and nothing is counted any more
+    And 2 calls of one run meet at a barrier for 2
+
   Scenario: A long-lived thread keeps no exception of an earlier call
     Given an open bridge on its own loop
     When a run handles what a call of asyncio.to_thread raises, while the cyclic collector is off

@@ -68,6 +68,37 @@ Feature: Processes that share their limits in a state have one limit together
     When 40 messages are cancelled while they ask the state
     Then none of them waits for the model any more
 
+  @once
+  Scenario Outline: What a call gives back is given back once, although <the write>
+    Given a shared window in which a call has reserved 500 tokens
+    When it gives back 400, but <the write>
+    And another call reserves 50
+    Then <count> tokens count
+
+    Examples:
+      | the write                                            | count |
+      | the write is executed, and not answered              | 150   |
+      | the write is lost, and so is the answer              | 150   |
+      | the write is refused for certain                     | 150   |
+      | its writer is cancelled when the write was executed  | 150   |
+      | its writer is cancelled before the write is executed | 150   |
+
+    Examples: too much counts, rather than too little
+      | the write                                            | count |
+      | the write is lost, and another one is made           | 557   |
+
+  @once
+  Scenario Outline: A pause holds, although <the write>
+    Given a shared window in which a call has reserved 500 tokens
+    When it is paused for 40 s, but <the write>
+    Then another call has to wait
+
+    Examples:
+      | the write                                            |
+      | the write is executed, and not answered              |
+      | its writer is cancelled before the write is executed |
+      | the write is lost, and another one is made           |
+
   Scenario Outline: A key of <kind> can be shared
     Given a provider that allows 600 requests a minute, counted by a sliding window
     And an open bridge whose limits are in a state on another loop

@@ -23,6 +23,21 @@ Feature: The package keeps to its map
   Scenario: The registry and its parts import only the standard library and the errors
     Then registry.py and the modules of concurrency that it imports import nothing but these and each other
 
+  Scenario: Only these modules make locks that a forked child may find held
+    Then every lock of any other module is made by fork_safe_rlock
+      | module                              | because                                           |
+      | concurrency/forking.py              | it makes those that are free in a child           |
+      | concurrency/clock.py                | a gate: closed in one thread, opened by another   |
+      | bridge/operators/async_iterable.py  | a gate                                            |
+      | bridge/run_threads.py               | a gate, of a thread that a child does not have    |
+      | cli/journal/job.py                  | the job of a command, which no child continues    |
+      | cli/journal/retry.py                | of such a job                                     |
+      | cli/pipeline/line_tracker.py        | of such a job                                     |
+      | cli/pipeline/reader.py              | of such a job                                     |
+      | cli/pipeline/run_log.py             | of such a job                                     |
+      | executors/ray/cluster.py            | of the connection to Ray, which is the parent's   |
+      | executors/ray/connection.py         | of the same connection                            |
+
   Scenario: Importing the package imports neither LangGraph, LangChain nor the command
     When a new interpreter imports rxlanggraph
     Then none of langgraph, langchain_core, click, rich or rxlanggraph.cli is imported with it

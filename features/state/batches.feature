@@ -173,12 +173,13 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
     Then all 3 tasks can be had, in attempt 1
 
     Examples:
-      | what                                      | times |
-      | the thread of SQLite is at something else | once  |
-      | the thread of SQLite claims for it        | once  |
-      | the thread of SQLite claims for it        | twice |
-      | it waits for its batch                    | once  |
-      | the thread of SQLite claims for its batch | once  |
+      | what                                      | times   |
+      | the thread of SQLite is at something else | once    |
+      | the thread of SQLite claims for it        | once    |
+      | the thread of SQLite claims for it        | twice   |
+      | the thread of SQLite claims for it        | 4 times |
+      | it waits for its batch                    | once    |
+      | the thread of SQLite claims for its batch | once    |
 
   Scenario: A call that SQLite's thread has not begun is not begun once it is cancelled
     Given an empty store in SQLite

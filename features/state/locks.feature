@@ -22,6 +22,21 @@ Feature: A lock has one holder, which learns when it is lost, and can then do no
     Then no other caller could have it, and the lease was never lost
     And it is free at once when the block has ended
 
+  Scenario Outline: Locks are kept although a renewal cannot be started once: <error>
+    Given a lock with a time to live of 3 seconds
+    When two locks are held for 100 seconds, and the loop's task factory raises <error> once for a renewal
+    Then no other caller could have either, and neither lease was ever lost
+
+    Examples:
+      | error             |
+      | LookupError       |
+      | KeyboardInterrupt |
+
+  Scenario: What one deadline raises does not affect those after it
+    Given a timer with deadlines after 1, 1 and 2 seconds
+    When the item of the first one raises
+    Then the other two are met in time, and the loop is told of the error
+
   Scenario: Tokens grow from holder to holder
     Given a lock with a time to live of 3 seconds
     When ten hold it one after the other, in two processes
@@ -109,6 +124,7 @@ Feature: A lock has one holder, which learns when it is lost, and can then do no
       | while                                 |
       | while the server is giving it         |
       | twice while the server is giving it   |
+      | while it is given, and given back     |
       | while it waits for its turn           |
       | while another process has it          |
       | inside                                |

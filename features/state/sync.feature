@@ -127,6 +127,17 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     When a thread is interrupted that waits for an item
     Then KeyboardInterrupt is raised, and no call waits for an item
 
+  Scenario Outline: A call awaited on another loop and cancelled <when> ends there, and asyncio logs nothing
+    Given a loop that runs in another thread
+    When a call that is awaited from this loop is cancelled <when>
+    Then the call has ended there, and asyncio has logged nothing on either loop
+
+    Examples:
+      | when                  |
+      | before it has begun   |
+      | while it waits        |
+      | just as it has failed |
+
   Scenario: Opening a state on a number is refused
     When a state is opened on a number
     Then InvalidTypeError is raised, which says "event loop or a bridge"

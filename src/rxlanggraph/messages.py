@@ -209,10 +209,18 @@ class StreamMessage:
         return {slot[1:]: getattr(self, slot) for slot in StreamMessage.__slots__}
 
     def __eq__(self, other: object) -> bool:
-        """Whether every field is equal."""
+        """Whether every field is equal; never raises.
+
+        Values that cannot be compared, such as two arrays, are equal if they are the same object.
+        """
         if not isinstance(other, StreamMessage):
             return NotImplemented
-        return self._fields() == other._fields()
+        if self._id != other._id:
+            return False
+        fields, others = self._fields(), other._fields()
+        return fields.keys() == others.keys() and all(
+            _is_equal(value, others[name]) for name, value in fields.items()
+        )
 
     def __hash__(self) -> int:
         """Hash of the id: contents need not be hashable."""
@@ -262,6 +270,15 @@ class StreamMessage:
         if failure is not None:
             raise failure
         return self
+
+
+def _is_equal(one: object, other: object) -> bool:
+    if one is other:
+        return True
+    try:
+        return bool(one == other)
+    except Exception:  # an array has no truth value: it says that of each element
+        return False
 
 
 class ChunkMessage(StreamMessage):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from concurrent.futures import CancelledError, wait
 from typing import Any
 from unittest import mock
 
@@ -15,7 +16,9 @@ from rxlanggraph.errors import LoopUnavailableError
 from support.bridge.bridges import listen
 from support.bridge.raising_places import echo
 from support.bridge.streams import Subscriber
+from support.concurrency.patching import patch
 from support.concurrency.raising import error_of
+from support.concurrency.tasks import forever
 from support.concurrency.waiting import LIMIT, Gate, Log, thread
 
 
@@ -127,6 +130,45 @@ def step_a_node_leaves_a_task_behind(context: Context) -> None:
 def step_that_task_was_cancelled(context: Context) -> None:
     assert list(context.seen) == ["cancelled"], list(context.seen)
     assert context.left_behind.cancelled()
+
+
+@when("a node stops the loop, and other code closes it {moment}")
+def step_a_node_stops_the_loop_and_other_code_closes_it(context: Context, moment: str) -> None:
+    context.thread_errors = []
+    patch(context, threading, "excepthook", context.thread_errors.append)
+    loops: list[asyncio.AbstractEventLoop] = []
+    may_stop = Gate()
+
+    def run_until_closed(future: Any) -> Any:
+        # As if it were stopped once more, and another thread were quicker than its own.
+        loops[0].close()
+        return type(loops[0]).run_until_complete(loops[0], future)
+
+    async def left_behind(_: object) -> None:
+        loops.append(asyncio.get_running_loop())
+        await may_stop.wait_async()
+        if moment == "while its tasks are cancelled":
+            loops[0].run_until_complete = run_until_closed  # type: ignore[method-assign]
+        loops[0].stop()
+        await forever()
+
+    runs = [context.bridge.create_future_task(node, 0) for node in (left_behind, echo)]
+    if moment == "in a callback of the next run":
+        runs[1].add_done_callback(lambda _: loops[0].close())
+    may_stop.open()
+    wait(runs, LIMIT)
+    context.errors = [error_of(lambda run=run: run.result(0)) for run in runs]
+
+
+@then(
+    "both runs have failed, the second with LoopUnavailableError, and the loop's thread has ended"
+)
+def step_both_runs_have_failed(context: Context) -> None:
+    first, second = context.errors
+    assert isinstance(first, LoopUnavailableError | CancelledError), first
+    assert isinstance(second, LoopUnavailableError), second
+    context.bridge._engine.host.stopped.result(LIMIT)
+    assert not context.thread_errors, context.thread_errors
 
 
 @when("the first message comes while no thread can be started")

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from behave import then, when
+from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import RunTimeoutError, StreamMessage, errors
@@ -94,6 +95,67 @@ def step_messages_with_equal_fields_are_equal_and_hash_alike_others(context: Con
         None,
     ):
         assert one != other, other
+
+
+class Compared:
+    """What is compared with something: true or false, or as an array of several elements."""
+
+    def __init__(self, truth: bool | None) -> None:
+        self._truth = truth
+
+    def __bool__(self) -> bool:
+        if self._truth is None:
+            raise ValueError("the truth value of an array is ambiguous")
+        return self._truth
+
+
+class Content:
+    """Something whose comparison returns what it is told to."""
+
+    def __init__(self, compare: Callable[[], object]) -> None:
+        self._compare = compare
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def refuse() -> object:
+    raise TypeError("these have different shapes")
+
+
+@given("two messages with one id whose contents are alike, and their comparison {does}")
+def step_two_messages_with_one_id(context: Context, does: str) -> None:
+    compare: dict[str, Callable[[], object]] = {
+        "raises an error": refuse,
+        "has no truth value": lambda: Compared(None),
+        "has no truth value within a dictionary": lambda: Compared(None),
+        "has a truth value that is no bool": lambda: Compared(True),
+    }
+
+    def made() -> StreamMessage:
+        content = Content(compare[does])
+        return StreamMessage({"x": content} if "within" in does else content, id="m")
+
+    context.pair = made(), made()
+
+
+@then("each equals itself and its copy, and the other only if {equal}")
+def step_each_equals_itself_and_its_copy(context: Context, equal: str) -> None:
+    one, other = context.pair
+    for each in context.pair:
+        copied = each.replace()
+        assert each == each and each == copied and hash(each) == hash(copied)  # noqa: PLR0124
+        assert each != each.replace(id="n") and each.replace(id="n") != each
+    assert (one == other) is (other == one) is (equal == "always")
+
+
+@then("each is found in a list, a set and a dictionary that has it")
+def step_each_is_found_in_a_list_a_set_and_a_dictionary(context: Context) -> None:
+    one, other = context.pair
+    both = [one, other, StreamMessage(1)]
+    assert both.index(one) == 0 and one in set(both) and other in dict.fromkeys(both)
 
 
 @then("a result survives {way}")

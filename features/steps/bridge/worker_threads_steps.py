@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import operator
 import threading
@@ -16,8 +17,10 @@ from behave import given, then, when
 from behave.runner import Context
 from reactivex import operators as ops
 
+from rxlanggraph.bridge import run_threads
 from support.bridge.bridges import answer, make_bridge, on_loop, send
 from support.bridge.graphs import fan_out, outlasting
+from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT, Gate, Log
 
 
@@ -371,6 +374,84 @@ def step_a_message_goes_to_kind_while_no_thread_can_be_started(context: Context,
 @then("the last future has a result")
 def step_last_has_result(context: Context) -> None:
     assert answer(context).status == "ok"
+
+
+class OneRefused:
+    """What starts threads, and refuses one: what it does before that is a scenario's."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        self._before = before
+        self._start = run_threads.start_detached
+
+    def __enter__(self) -> None:
+        self._patcher = mock.patch.object(run_threads, "start_detached", self.start)
+        self._patcher.start()
+
+    def start(self, _: threading.Thread) -> None:
+        run_threads.start_detached = self._start
+        self._before()
+        raise RuntimeError("can't start new thread")
+
+    def __exit__(self, *_: object) -> None:
+        self._patcher.stop()
+
+
+@when(
+    "no thread can be started for a call, and the run's other thread goes to another run meanwhile"
+)
+def step_no_thread_can_be_started_for_a_call(context: Context) -> None:
+    context.futures = []
+    # Of each run, the call that it has begun; the later one of the other run goes on last.
+    own, other, later, began = Gate(), Gate(), Gate(), Gate()
+    other_context: Future[contextvars.Context] = Future()
+
+    def call_later() -> None:
+        began.open()
+        later.wait()
+
+    async def other_run(_: object) -> None:
+        call = asyncio.to_thread(other.wait)
+        task = asyncio.create_task(call)
+        await asyncio.sleep(0)
+        other_context.set_result(contextvars.copy_context())
+        await task
+        await context.calls["later"]
+
+    async def run(_: object) -> list[Any]:
+        loop = asyncio.get_running_loop()
+        calls = context.calls = {"own": loop.run_in_executor(None, own.wait)}
+
+        def meanwhile() -> None:
+            enter = other_context.result(0).run
+            calls["later"] = enter(loop.run_in_executor, None, call_later)
+            calls["waiting"] = loop.run_in_executor(None, operator.neg, 1)
+            own.open()
+            began.wait()  # the thread of `own` is that of `later` now
+
+        with OneRefused(meanwhile):
+            refused = error_of(lambda: loop.run_in_executor(None, operator.neg, 2))
+        return [refused, *await asyncio.gather(calls["waiting"], return_exceptions=True)]
+
+    submit(context, other_run)
+    other_context.result(LIMIT)
+    submit(context, run)
+    context.raised = answer(context).content
+    other.open()
+    later.open()
+
+
+@then("that call, and the one of the run that waits behind it, raise RuntimeError")
+def step_that_call_and_the_one_of_the_run_that_waits(context: Context) -> None:
+    refused, waiting = context.raised
+    assert type(refused) is type(waiting) is RuntimeError, context.raised
+
+
+@then("both runs have ended, and nothing is counted any more")
+def step_both_runs_have_ended_and_nothing_is_counted(context: Context) -> None:
+    for future in context.futures:
+        assert future.result(LIMIT).status == "ok"
+    threads = context.bridge._engine.threads
+    assert (threads._shares, threads._hungry, threads._spare) == ({}, {}, 1), vars(threads)
 
 
 # -- what is left of a run -------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -15,10 +17,13 @@ from reactivex.testing import TestScheduler
 from rxlanggraph import StreamMessage, errors
 from rxlanggraph.limits import Limits, ModelLimit, shared
 from rxlanggraph.limits.rules import ModelRules
-from rxlanggraph.state import open_state
+from rxlanggraph.limits.shared import SharedWindow
+from rxlanggraph.limits.windows import Window
+from rxlanggraph.state import State, open_state
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import LentLoop, make_bridge
 from support.concurrency.patching import patch
+from support.concurrency.tasks import forever
 from support.concurrency.waiting import LIMIT, Gate
 from support.limits.models import ProviderModel
 from support.limits.nodes import NODES
@@ -159,6 +164,91 @@ def step_they_have_made_10_calls_together(context: Context) -> None:
     calls, waiting = zip(*context.figures, strict=True)
     assert sum(calls) == len(context.provider.log) == 10, context.figures
     assert 0 < sum(waiting) <= 50, context.figures
+
+
+# -- writes whose end is unknown -----------------------------------------------------------------
+
+
+class Windowed:
+    """A shared window, the first write to which ends as a scenario says."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.window = SharedWindow(state, "k", lambda: Window(None, 1000, 60.0), 60.0, lambda: 0.0)
+        self._replace = state.compare_and_set
+
+    async def fail(self, how: str, change: Callable[[], None]) -> None:
+        """Make a change whose write ends like this, and give it up."""
+        reached = asyncio.Event()
+
+        async def replace(*arguments: Any, **options: Any) -> bool:
+            self.state.compare_and_set = self._replace  # type: ignore[method-assign]
+            if "executed, and" in how or "was executed" in how:
+                assert await self._replace(*arguments, **options)
+            if "another one" in how:
+                await SharedWindow.reserve_async(self.another(), 7)
+            reached.set()
+            if "cancelled" in how:
+                await forever()
+            raise errors.StateUnavailableError("away", in_doubt="certain" not in how)
+
+        self.state.compare_and_set = replace  # type: ignore[method-assign]
+        change()
+        writing = asyncio.create_task(self.window.reserve_async(0))  # the first to write
+        await reached.wait()
+        if "cancelled" in how:
+            writing.cancel()
+        await asyncio.wait([writing])
+
+    def another(self) -> SharedWindow:
+        """That of another process."""
+        return Windowed(self.state).window
+
+    async def counted(self) -> int:
+        used = (await self.state.get("rxlanggraph-limit/k")).value["used"]
+        return sum(tokens for _, _, tokens in used)
+
+
+@given("a shared window in which a call has reserved 500 tokens")
+def step_a_shared_window_in_which_a_call_has_reserved_500(context: Context) -> None:
+    context.runner = asyncio.Runner()
+    context.add_cleanup(context.runner.close)
+    manager = open_state(fresh_url(context, "memory"))
+    context.windowed = Windowed(context.runner.run(manager.__aenter__()))
+    context.add_cleanup(
+        lambda: context.runner.run(manager.__aexit__(None, None, None)),
+    )
+    context.slot, delay = context.runner.run(context.windowed.window.reserve_async(500))
+    assert delay == 0
+
+
+@when("it gives back 400, but {how}")
+def step_it_gives_back_400_but_how(context: Context, how: str) -> None:
+    give_back = partial(context.windowed.window.change, context.slot, 0, -400)
+    context.runner.run(context.windowed.fail(how, give_back))
+
+
+@when("it is paused for 40 s, but {how}")
+def step_it_is_paused_for_40_s_but_how(context: Context, how: str) -> None:
+    context.runner.run(context.windowed.fail(how, partial(context.windowed.window.pause, 40.0)))
+
+
+@when("another call reserves 50")
+def step_another_call_reserves_50(context: Context) -> None:
+    _, delay = context.runner.run(context.windowed.window.reserve_async(50))
+    assert delay == 0
+
+
+@then("{count:d} tokens count")
+def step_count_tokens_count(context: Context, count: int) -> None:
+    counted = context.runner.run(context.windowed.counted())
+    assert counted == count, counted
+
+
+@then("another call has to wait")
+def step_another_call_has_to_wait(context: Context) -> None:
+    _, delay = context.runner.run(context.windowed.window.reserve_async(50))
+    assert delay > 0
 
 
 # -- a state on another loop ---------------------------------------------------------------------

@@ -97,6 +97,32 @@ def step_registry_py_and_the_modules_of_concurrency_that_it(context: Context) ->
             assert {name, name.rpartition(".")[0], name.split(".")[0]} & allowed, (part, name)
 
 
+@then("every lock of any other module is made by fork_safe_rlock")
+def step_every_lock_of_any_other_module_is_made_by_fork_safe_rlock(context: Context) -> None:
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in modules().values()
+        if any(map(is_plain_lock, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert found == {row["module"] for row in context.table}, found
+
+
+def is_plain_lock(node: ast.AST) -> bool:
+    """Whether it makes a lock, or a name for a plain one."""
+    if isinstance(node, ast.ImportFrom) and node.module == "threading":
+        return any(each.name in PLAIN_LOCKS for each in node.names)
+    # A condition that is given a lock makes none.
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func) in {f"threading.{name}" for name in PLAIN_LOCKS}
+        and not (node.args and node.func.attr == "Condition")
+    )
+
+
+PLAIN_LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier"}
+
+
 @when("a new interpreter imports rxlanggraph")
 def step_a_new_interpreter_imports_rxlanggraph(context: Context) -> None:
     done = run_python("-c", "import rxlanggraph, sys; print(*sys.modules)")

@@ -310,11 +310,10 @@ def step_each_of_them_has_ended_with_an_error_of_its_own_that(context: Context) 
 # -- claims that are cancelled ---------------------------------------------------------------------
 
 
-@when("one of 3 workers is cancelled {often} while {what}")
-def step_one_of_3_workers_is_cancelled_often_while_what(
-    context: Context, often: str, what: str
+@when("one of 3 workers is cancelled {times:Times} while {what}")
+def step_one_of_3_workers_is_cancelled_times_while_what(
+    context: Context, times: int, what: str
 ) -> None:
-    times = {"once": 1, "twice": 2}[often]
     context.attempts, context.claims_made = run(cancel_while(context.url, what, times))
 
 

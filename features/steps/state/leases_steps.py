@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 from typing import Any
 
-from behave import then, when
+from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph.concurrency.timers import SharedTimer
 from rxlanggraph.errors import LeaseLostError, LockTimeoutError, StaleTokenError
 from rxlanggraph.state import Lease, State
-from support.concurrency.raising import raised
+from support.concurrency.raising import errors_of, raised
 from support.state.state_world import World, hold, turns, world
 
 # -- held ------------------------------------------------------------------------------------------
@@ -52,6 +54,97 @@ def step_no_other_caller_could_have_it_and_the_lease_was_never_lost(context: Con
 @then("it is free at once when the block has ended")
 def step_it_is_free_at_once_when_the_block_has_ended(context: Context) -> None:
     assert world(context).run(is_free(context.other))
+
+
+async def stay_in_both(context: Context, seconds: int) -> None:
+    async def is_other_free() -> bool:
+        error = await raised(context.other.lock("other", 3, wait=0).__aenter__())
+        return not isinstance(error, LockTimeoutError)
+
+    async with context.state.lock("other", 3), hold(context.state) as lease:
+        for _ in range(seconds * 10):
+            await asyncio.sleep(0.1)
+            context.lost.append(lease.lost)
+            context.free += [await is_free(context.other), await is_other_free()]
+
+
+@when(
+    "two locks are held for {seconds:d} seconds, and the loop's task factory raises {error} once "
+    "for a renewal"
+)
+def step_two_locks_are_held(context: Context, seconds: int, error: str) -> None:
+    there, errors = world(context), [getattr(builtins, error)]
+    context.free, context.lost = [], []
+
+    def make(loop: Any, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        if errors and coroutine.__qualname__.startswith("Heartbeat."):
+            raise errors.pop()
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    async def stay() -> asyncio.Task[None]:
+        return asyncio.create_task(stay_in_both(context, seconds))
+
+    async def go_on() -> None:
+        await asyncio.wait([staying])
+
+    loop = there.run(own_loop())
+    loop.set_task_factory(make)
+    context.add_cleanup(loop.set_task_factory, None)
+    staying = there.run(stay())
+    interrupted: list[BaseException] = []
+    while not staying.done():  # Ctrl-C ends the run of the loop, not the task
+        interrupted += errors_of(lambda: there.run(go_on()))
+    assert not errors and staying.exception() is None, staying
+    expected = ["KeyboardInterrupt"] if error == "KeyboardInterrupt" else []
+    assert [type(each).__name__ for each in interrupted] == expected, interrupted
+
+
+async def own_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+@then("no other caller could have either, and neither lease was ever lost")
+def step_no_other_caller_could_have_either(context: Context) -> None:
+    assert len(context.lost) > 10
+    assert not any(context.free), context.free
+    assert not any(context.lost), context.lost
+
+
+class Item:
+    """An item of a timer, which notes when its deadline was met."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.error: Exception | None = None
+
+    def on_deadline(self) -> None:
+        self._context.met.append(world(self._context).clock.now - self._context.began)
+        if self.error is not None:
+            raise self.error
+
+
+@given("a timer with deadlines after 1, 1 and 2 seconds")
+def step_a_timer_with_deadlines_after_1_1_and_2_seconds(context: Context) -> None:
+    context.met, context.told = [], []
+    loop = world(context).run(own_loop())
+    loop.set_exception_handler(lambda _, told: context.told.append(told["exception"]))
+    timer, context.began = SharedTimer(loop), loop.time()
+    context.add_cleanup(timer.stop)
+    context.items = [Item(context) for _ in range(3)]
+    for item, seconds in zip(context.items, (1, 1, 2), strict=True):
+        timer.set(item, context.began + seconds)
+
+
+@when("the item of the first one raises")
+def step_the_item_of_the_first_one_raises(context: Context) -> None:
+    context.items[0].error = KeyError("first")
+    world(context).run(asyncio.sleep(3))
+
+
+@then("the other two are met in time, and the loop is told of the error")
+def step_the_other_two_are_met_in_time(context: Context) -> None:
+    assert context.met == [1, 1, 2], context.met
+    assert context.told == [context.items[0].error], context.told
 
 
 @when("ten hold it one after the other, in two processes")

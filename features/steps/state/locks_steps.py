@@ -13,6 +13,7 @@ from rxlanggraph.state import State
 from support.concurrency.raising import raised
 from support.controls.naive_state import GlobalStore
 from support.state.state_world import hold, turns, world
+from support.state.state_world import slowly as late
 
 # -- one holder ------------------------------------------------------------------------------------
 
@@ -190,6 +191,10 @@ def step_a_task_that_takes_it_is_cancelled_moment(context: Context, moment: str)
         await cancelled_after(context, 0.3, 0.3)
         await asyncio.sleep(3)  # what was given in vain ends with its lease
 
+    async def given_and_given_back() -> None:
+        server.shaken = late
+        await cancelled_after(context, 0.5, 0.8)
+
     async def beside(holder: State) -> None:
         async with hold(holder):
             await cancelled_after(context, 0.5)
@@ -201,6 +206,7 @@ def step_a_task_that_takes_it_is_cancelled_moment(context: Context, moment: str)
     moments: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "while the server is giving it": given,
         "twice while the server is giving it": given_twice,
+        "while it is given, and given back": given_and_given_back,
         "while it waits for its turn": lambda: beside(context.state),
         "while another process has it": lambda: beside(context.other),
         "inside": lambda: cancelled_after(context, 0.5),

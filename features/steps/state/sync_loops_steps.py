@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,10 +13,11 @@ from behave.runner import Context
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.concurrency import run_on_loop
 from rxlanggraph.state import open_state_threadsafe
+from support.bridge.bridges import LentLoop
 from support.concurrency.patching import patch
 from support.concurrency.raising import error_of
-from support.concurrency.tasks import PATIENCE, in_thread
-from support.concurrency.waiting import Gate, thread
+from support.concurrency.tasks import PATIENCE, in_thread, pass_turns, run
+from support.concurrency.waiting import Gate, Log, thread
 from support.state.state_threads import home_of
 
 # -- homes -----------------------------------------------------------------------------------------
@@ -242,3 +244,63 @@ def step_keyboardinterrupt_is_raised_and_no_call_waits_for_an_item(context: Cont
 def step_a_state_is_opened_on_a_number(context: Context) -> None:
     number: Any = 7
     context.error = error_of(lambda: open_state_threadsafe(number, "memory:").__enter__())
+
+
+# -- a call that is awaited on another loop, and cancelled -----------------------------------------
+
+
+class Awaited:
+    """A call on another loop that waits until it is to fail."""
+
+    def __init__(self, lent: LentLoop) -> None:
+        self.lent = lent
+        self.began, self.fails = Gate(), Gate()
+        self.log = Log()
+        self.logged: list[dict[str, Any]] = []
+
+    async def call(self) -> None:
+        try:
+            self.began.open()
+            await self.fails.wait_async()
+            raise KeyError
+        finally:
+            self.log.add("ended")
+
+    async def cancel(self, moment: str) -> None:
+        for loop in (asyncio.get_running_loop(), self.lent.loop):
+            loop.set_exception_handler(lambda _, told: self.logged.append(told))
+        busy = Gate()
+        if moment == "before it has begun":
+            self.lent.loop.call_soon_threadsafe(busy.wait)
+        task = asyncio.create_task(run_on_loop.await_on_loop(self.lent.loop, self.call()))
+        await pass_turns()
+        if moment != "before it has begun":
+            await self.began.wait_async()
+        if moment == "just as it has failed":
+            # This loop stands still until the call has failed, and has not noticed that yet.
+            self.fails.open()
+            self.log.wait_for(1)
+            self.lent.run(asyncio.sleep(0))
+        task.cancel()
+        await asyncio.wait([task])
+        busy.open()
+        await asyncio.to_thread(self.lent.run, pass_turns())
+        await pass_turns()
+        assert task.cancelled(), task
+
+
+@when("a call that is awaited from this loop is cancelled {moment}")
+def step_a_call_that_is_awaited_from_this_loop_is_cancelled(context: Context, moment: str) -> None:
+    lent = LentLoop()
+    context.add_cleanup(lent.end)
+    context.awaited = Awaited(lent)
+    run(context.awaited.cancel(moment))
+    assert context.awaited.began.is_open is (moment != "before it has begun")
+    gc.collect()
+
+
+@then("the call has ended there, and asyncio has logged nothing on either loop")
+def step_the_call_has_ended_there(context: Context) -> None:
+    awaited = context.awaited
+    assert len(awaited.log) == awaited.began.is_open, list(awaited.log)
+    assert not awaited.logged, awaited.logged

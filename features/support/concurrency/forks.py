@@ -308,6 +308,27 @@ held.set()
 for thread in threads:
     thread.join(PATIENCE)
 """,
+    "a conversation": """
+from rxlanggraph.agent import Memory
+from rxlanggraph.agent.conversation.conversation import Conversation
+
+agent, conversation = BaseAgent("agent"), Conversation()
+known = conversation.memory_of(agent, Memory())
+held = threading.Event()
+
+def look_up():
+    with conversation._lock:
+        begun.set()
+        held.wait(PATIENCE)
+
+thread = threading.Thread(target=look_up)
+thread.start()
+assert begun.wait(PATIENCE)
+print(in_child(lambda: conversation.memory_of(agent, Memory()) is known))
+held.set()
+thread.join(PATIENCE)
+print(conversation.memory_of(agent, Memory()) is known)
+""",
     "under load": """
 sys.setswitchinterval(1e-6)
 stop = threading.Event()

@@ -32,6 +32,7 @@ from rxlanggraph.agent.observers import ObservedRun
 from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.stacks import context_of
+from rxlanggraph.concurrency.tasks import retrieve_exception
 from rxlanggraph.errors import AgentError, OutputEndedError, RunTimeoutError
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ async def supervise(
         with memory.turn():
             context = None if run.observed is None else run.observed.started()
             run.task = asyncio.create_task(work(run), context=context)
-            run.task.add_done_callback(_retrieve_exception)
+            run.task.add_done_callback(retrieve_exception)
             await asyncio.wait({run.task})
             answer: _T = run.task.result()
             return answer
@@ -245,7 +246,7 @@ async def _undo(run: AgentRun) -> None:
     """Undo the run's changes outside of the memory, even if cancelled meanwhile."""
     for undo in run.undoing():
         task = asyncio.create_task(undo)
-        task.add_done_callback(_retrieve_exception)
+        task.add_done_callback(retrieve_exception)
         if await _wait_for([task], _UNDO_SECONDS):
             task.cancel()
             _log.warning("the changes of a run of %r could not be undone in time", run.owner)
@@ -319,12 +320,6 @@ async def run_timeout(what: str, seconds: float) -> AsyncIterator[None]:
         raise RunTimeoutError(
             f"{what} did not end within {seconds} s; give it a longer timeout"
         ) from error
-
-
-def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """Retrieve the exception; otherwise asyncio logs that it was never retrieved."""
-    if not task.cancelled():
-        task.exception()
 
 
 class RunStream(AsyncClosingContext, AsyncIterator[Any]):

@@ -196,11 +196,11 @@ class OwnedLoop:
 
     def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
         tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        if tasks:
+        if tasks and not loop.is_closed():  # by code of a callback, for example
+            for task in tasks:
+                task.cancel()
             _complete(loop, asyncio.wait(tasks, timeout=_LAST_ROUND))
-        if all(task.done() for task in tasks):
+        if all(task.done() for task in tasks) and not loop.is_closed():
             # Otherwise not: an async generator that a task is executing cannot be closed, and to a
             # task that iterates over one it would look complete.
             _complete(loop, loop.shutdown_asyncgens())
@@ -418,7 +418,9 @@ def _set_done(left: Future[None]) -> None:
 
 def _complete(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object]) -> None:
     task = loop.create_task(coroutine)
-    while not task.done():
+    while not (task.done() or loop.is_closed()):
         # Stopped again by a second request; or see OwnedLoop._run.
         with contextlib.suppress(RuntimeError, SystemExit, KeyboardInterrupt):
             loop.run_until_complete(task)
+    if not task.done():  # other code has closed the loop
+        close_left_behind(coroutine, loop)

@@ -23,7 +23,7 @@ import asyncio
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from functools import partial
 from time import monotonic
@@ -132,7 +132,8 @@ class RunThreads(Executor):
         # early.
         self._shares: dict[Run | None, _Share] = {}
         # Shares with waiting jobs, in the order in which they get the next spare thread. While
-        # there is one, no spare thread is free, and each of these shares has a thread at work.
+        # there is one, no spare thread is free, unless one could not be started; and each of these
+        # shares has a thread at work.
         self._hungry: dict[_Share, None] = {}
         # The threads that wait for a job or are on their way to do so, the one that was at work
         # last at the end: it is the next to be handed one, so those that are not needed time out.
@@ -182,8 +183,10 @@ class RunThreads(Executor):
         )
         try:
             start_detached(worker.thread)
-        except RuntimeError:
-            self._end_job(job, None)
+        except RuntimeError as error:
+            for stranded in self._end_job(job, None):
+                if stranded.future.set_running_or_notify_cancel():
+                    stranded.future.set_exception(error)
             raise
 
     def on_idle(self, run: Run, callback: Callable[[], object]) -> bool:
@@ -257,21 +260,31 @@ class RunThreads(Executor):
             self._end_job(job, worker)
             job.future.set_result(result)
 
-    def _end_job(self, job: _Job, worker: _Worker | None) -> None:
-        """Count ``job`` no longer, and give ``worker``, which has done it, its next one."""
+    def _end_job(self, job: _Job, worker: _Worker | None) -> Iterable[_Job]:
+        """Count ``job`` no longer, and give ``worker``, which has done it, its next one.
+
+        Returns:
+            If no thread has started for it: the waiting jobs that none will do now.
+        """
         share = job.share
+        stranded: deque[_Job] = deque()
         with self._lock:
             del share.executing[job]
             if worker is not None:
                 self._go_on(share, worker)
             elif share.executing:
                 self._spare += 1
+            else:
+                # It was to be the run's own thread.
+                share.waiting, stranded = stranded, share.waiting
+                self._hungry.pop(share, None)
             if share.executing:
-                return
+                return stranded
             del self._shares[job.run]
             callback = share.on_idle
         if callback is not None:
             callback()
+        return stranded
 
     def _go_on(self, share: _Share, worker: _Worker) -> None:
         """Give ``worker``, which has done a job of ``share``, its next one. Under the lock."""

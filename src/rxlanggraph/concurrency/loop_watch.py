@@ -22,6 +22,7 @@ from time import monotonic
 from types import FrameType
 from typing import NamedTuple
 
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.stacks import format_frames
 from rxlanggraph.concurrency.threads import start_detached
 
@@ -94,7 +95,7 @@ class LoopWatch:
         self._on_blocked = on_blocked
         # A leaf, with an RLock: a signal handler may enter in the loop's thread. Guards the rest,
         # but for `awake` that is read without it, where it may be out of date in no harmful way.
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(fork_safe_rlock())
         self._awake = False
         self._stopping = False
         self._thread: threading.Thread | None = None

@@ -21,7 +21,9 @@ from typing import Any, TypeVar
 __all__ = [
     "EagerTaskStarter",
     "close_left_behind",
+    "retrieve_exception",
     "run_shielded",
+    "run_undo",
     "silence_pending_warning",
     "start_eagerly",
 ]
@@ -29,6 +31,9 @@ __all__ = [
 _T = TypeVar("_T")
 # Tasks put in front of the loop's queue in a row. A guess, low enough not to starve the queue.
 _MAX_IN_A_ROW = 64
+# Seconds that an undo may still take once its caller is cancelled again. A guess: longer than a
+# server takes to answer, short enough to wait for at the end of a program.
+_UNDO_SECONDS = 5.0
 
 
 def start_eagerly(
@@ -55,12 +60,16 @@ async def run_shielded(
     """Await ``call``, which runs to its end even if the caller is cancelled meanwhile.
 
     If cancelled, it waits for that end, undoes the call with ``undo``, and only then raises
-    CancelledError: so a cancelled call has no effect. If cancelled once more, or together with all
-    tasks of the loop, it cancels the call itself.
+    CancelledError: so a cancelled call has no effect. If cancelled once more before that end, or
+    together with all tasks of the loop, it cancels the call itself. The undo goes on, as `run_undo`
+    says.
 
     Args:
         call: The call, as a coroutine.
         undo: Undoes the call, given its result; None: the effect stays.
+
+    Raises:
+        BaseException: Whatever the call raised, or ``undo``.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     # Started eagerly: scheduling it would add noticeably to the time of a server call.
@@ -68,18 +77,56 @@ async def run_shielded(
     try:
         await ended
     except asyncio.CancelledError:
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait([task])
+        await _outlast(task, 0.0)
         call.close()  # if its task was cancelled before the first step, it was never awaited
         # Retrieve the exception, as asyncio logs those that are never retrieved.
         failed = task.cancelled() or task.exception() is not None
         if undo is not None and not failed:
-            await undo(task.result())
+            await run_undo(undo, task.result())
         raise
     return task.result()
+
+
+async def run_undo(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
+    """Await ``undo(done)`` to its end, for a caller that is about to raise its CancelledError.
+
+    It goes on in a task of its own, however often the caller is cancelled meanwhile; from then on
+    for five seconds at most. Those cancellations are not raised: the caller's own says it all.
+
+    Args:
+        undo: Undoes something.
+        done: What it is given.
+
+    Raises:
+        BaseException: Whatever ``undo`` raised, unless it was cancelled.
+    """
+
+    async def undone() -> None:
+        await undo(done)
+
+    task = start_eagerly(undone())
+    await _outlast(task, _UNDO_SECONDS)
+    if not task.cancelled():
+        task.result()
+
+
+async def _outlast(task: asyncio.Task[Any], seconds: float) -> None:
+    """Wait for the end of ``task``; if cancelled meanwhile, cancel it ``seconds`` later.
+
+    For a caller that is about to raise its CancelledError.
+    """
+    loop = asyncio.get_running_loop()
+    until: float | None = None
+    while not task.done():
+        rest = None if until is None else until - loop.time()
+        if rest is not None and rest <= 0:
+            task.cancel()
+            until = rest = None  # it is about to end; if cancelled again, it is told again
+        try:
+            await asyncio.wait([task], timeout=rest)
+        except asyncio.CancelledError:
+            if until is None:
+                until = loop.time() + seconds
 
 
 async def _signal_end(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:
@@ -144,6 +191,15 @@ class EagerTaskStarter:
 def _is_to_begin(known: weakref.ref[Coroutine[Any, Any, None]] | None) -> bool:
     coroutine = None if known is None else known()
     return coroutine is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+
+
+def retrieve_exception(future: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of ``future``, which is done: asyncio logs those that never were.
+
+    A done-callback, for a future that its waiter may leave behind. On its loop.
+    """
+    if not future.cancelled():
+        future.exception()
 
 
 def silence_pending_warning(task: asyncio.Task[Any] | None) -> None:

@@ -114,8 +114,11 @@ class SharedTimer:
 
     def _fire(self) -> None:
         self._timer = None
-        for item in self._deadlines.take_due(self._loop.time()):
-            item.on_deadline()
-        first = self._deadlines.first()
-        if first is not None:
-            self._arm(first)
+        try:
+            for item in self._deadlines.take_due(self._loop.time()):
+                item.on_deadline()
+        finally:
+            # Also if one raises: the others, those that are due included, have their turn.
+            first = self._deadlines.first()
+            if first is not None:
+                self._arm(first)

@@ -51,6 +51,17 @@ class _Change(NamedTuple):
     requests: int
     tokens: int
     paused_until: float
+    # The version of the record that a write with it was to replace, if it is unknown whether that
+    # was executed.
+    replacing: int | None = None
+
+    def is_due(self, version: int) -> bool:
+        """Whether it is to be applied to the record of this version.
+
+        Not if it may be in there: amounts that are given back twice would let too much through. A
+        pause may be applied any number of times.
+        """
+        return self.replacing in (None, version) or self.paused_until > 0
 
 
 class SharedWindow:
@@ -158,18 +169,24 @@ class SharedWindow:
         """Write the changes, and reserve ``tokens``, if they are any."""
         for _ in range(_ATTEMPTS):
             changes = [self._changes.popleft() for _ in range(len(self._changes))]
+            replacing: int | None = None
             try:
                 found = await self._state.get(self._name)
+                changes = [change for change in changes if change.is_due(found.version)]
                 record = _Record.read(self._window(), found.value)
                 for change in changes:
                     record.apply(change)
                 slot, delay = record.reserve(tokens, self._time())
                 if not changes and (delay or tokens is None):
                     return slot, delay
-                if await self._replace(record, found.version):
+                replacing = found.version
+                if await self._replace(record, replacing):
                     return slot, delay
                 self._changes.extendleft(reversed(changes))
-            except BaseException:
+            except BaseException as error:
+                has_no_effect = isinstance(error, StateUnavailableError) and not error.in_doubt
+                if replacing is not None and not has_no_effect:  # cancelled, for example
+                    changes = [change._replace(replacing=replacing) for change in changes]
                 self._changes.extendleft(reversed(changes))
                 raise
         return 0, random.uniform(_AGAIN / 2, _AGAIN)  # noqa: S311 - not for secrets

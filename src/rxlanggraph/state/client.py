@@ -112,8 +112,16 @@ class BackendClient:
     # -- background tasks --------------------------------------------------------------------
 
     def start_background(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run ``coroutine`` in the background, until it or the state ends."""
-        task = self.loop.create_task(coroutine)
+        """Run ``coroutine`` in the background, until it or the state ends.
+
+        Raises:
+            BaseException: Whatever the loop's own task factory raises, or Ctrl-C.
+        """
+        try:
+            task = self.loop.create_task(coroutine)
+        except BaseException:
+            coroutine.close()
+            raise
         self._background.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -108,10 +108,15 @@ class Heartbeat:
         if owner is None:
             self.halt()
         elif self._task is None or self._task.done():
-            self._task = self._client.start_background(self._attempt(owner))
+            try:
+                self._task = self._client.start_background(self._attempt(owner))
+            except BaseException as error:
+                self._try_again(error)
+                if not isinstance(error, Exception):
+                    raise
         else:
             # The cancelled renewal has not ended yet.
-            self._beat_at(self._client.loop.time() + self._lease / 10)
+            self._beat_soon()
 
     def _beat_at(self, when: float) -> None:
         if self._beating:
@@ -121,11 +126,17 @@ class Heartbeat:
         try:
             await self.renew(owner)
         except Exception as error:
-            # Whatever the error: unless the server has refused, the lease can still be renewed. A
-            # traceback would add nothing to the report of an unreachable server.
-            _logger.warning(
-                "a lease could not be renewed, trying again: %s",
-                error,
-                exc_info=not isinstance(error, StateUnavailableError),
-            )
-            self._beat_at(self._client.loop.time() + self._lease / 10)
+            self._try_again(error)
+
+    def _try_again(self, error: BaseException) -> None:
+        # Whatever the error: unless the server has refused, the lease can still be renewed. A
+        # traceback would add nothing to the report of an unreachable server.
+        _logger.warning(
+            "a lease could not be renewed, trying again: %s",
+            error,
+            exc_info=None if isinstance(error, StateUnavailableError) else error,
+        )
+        self._beat_soon()
+
+    def _beat_soon(self) -> None:
+        self._beat_at(self._client.loop.time() + self._lease / 10)

@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 from reactivex import abc
 from reactivex.scheduler import VirtualTimeScheduler
 
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.stacks import format_frames
 from rxlanggraph.errors import BlockingCallError, DeadlockError
 
@@ -94,9 +95,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._has_run = False
         # Held by the thread that runs the loop or waits by running the scheduler; the latter may do
         # the former.
-        self._driving = threading.RLock()
+        self._driving = fork_safe_rlock()
         # Reentrant, as for every lock that a finalizer may want. Guards the three below.
-        self.lock = threading.RLock()
+        self.lock = fork_safe_rlock()
         self._requested = False  # whether an action for now is scheduled
         self._at_work: set[_Job] = set()
         self._given_up: set[_Job] = set()  # at work as well, for too long to hold up time

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import uuid
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Protocol
 
 from rxlanggraph.agent.conversation.memory import Memory
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 
 __all__ = ["Conversation", "current_conversation"]
 
@@ -50,7 +50,7 @@ class Conversation:
     def __init__(self) -> None:
         self.id = uuid.uuid4().hex
         # A leaf, for one line; an RLock, since a finalizer may enter too (invariant 5).
-        self._lock = threading.RLock()
+        self._lock = fork_safe_rlock()
         # By identity, since an agent may define equality. Guarded by the lock.
         self._memories: dict[int, tuple[Agent, Memory]] = {}
 

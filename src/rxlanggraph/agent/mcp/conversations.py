@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -30,6 +29,7 @@ from rxlanggraph.agent.mcp.sdk import (
     ToolError,
     authorization_context,
 )
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 
 if TYPE_CHECKING:
     from rxlanggraph.agent.mcp.sdk import ServerRequestContext
@@ -107,7 +107,7 @@ class ConversationTable:
         self._limit = limit
         self._timeout = timeout
         # A leaf, held for a few lines; an RLock, as a finalizer may enter too (invariant 5).
-        self._lock = threading.RLock()
+        self._lock = fork_safe_rlock()
         # The one that was idle longest is first. Guarded by the lock.
         self._table: OrderedDict[str, ActiveConversation] = OrderedDict()
 

@@ -23,7 +23,6 @@ import json
 import math
 import os
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -44,6 +43,7 @@ from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.job import JobOptions
 from rxlanggraph.cli.pipeline.model_use import ModelUse
 from rxlanggraph.cli.pipeline.run_log import RunLog
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import InvalidArgumentError, LeaseLostError, RunDrainedError
 from rxlanggraph.state import Claim
 from rxlanggraph.state.backend import MAX_PER_STEP
@@ -121,7 +121,7 @@ class _EndedRuns:
         self._loop = loop
         self._arrived = asyncio.Event()  # confined to the loop
         # Guards the list. Reentrant: a finalizer may resolve a run. A leaf.
-        self._lock = threading.RLock()
+        self._lock = fork_safe_rlock()
         self._runs: list[Run] = []
 
     def put(self, run: Any) -> None:

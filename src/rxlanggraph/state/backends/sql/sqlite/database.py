@@ -12,7 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from rxlanggraph.concurrency.tasks import run_shielded
+from rxlanggraph.concurrency.tasks import run_undo
 from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
 from rxlanggraph.state.backends.sql.batcher import Batcher
@@ -149,7 +149,7 @@ class SqliteDatabase:
             return await self._call(call)
         except asyncio.CancelledError:
             call.is_wanted = False
-            await run_shielded(self._undo(call, undo))
+            await run_undo(partial(self._undo, call), undo)
             raise
 
     async def _undo(self, call: Call, undo: Callable[[Sequence[Row]], Awaitable[object]]) -> None:
