@@ -432,5 +432,5 @@ def step_a_thread_sends_messages_through_a_stage(context: Context, count: int) -
 
 
 @then("each of the {count:d} is answered")
-def step_each_of_the_messages_is_answered(context: Context, count: int) -> None:
+def step_each_of_the_count_is_answered(context: Context, count: int) -> None:
     assert context.answers == list(range(count)), context.answers
