@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
 from contextvars import Context
@@ -38,6 +38,7 @@ __all__ = [
     "StreamMode",
     "checked_modes",
     "is_graph",
+    "outruns",
     "streamed_sum",
     "streaming",
     "with_breakpoints",
@@ -168,6 +169,11 @@ def _steps(graph: Any) -> list[Any]:
     return steps if isinstance(steps, list) else []
 
 
+def outruns(modes: Iterable[StreamMode], subgraphs: object) -> bool:
+    """Whether LangGraph may emit such chunks without waiting for their reader. Any thread."""
+    return bool(subgraphs) or not _BETWEEN_STEPS.issuperset(modes)
+
+
 def checked_modes(stream_mode: object) -> tuple[StreamMode, ...]:
     """Return the modes, each of which LangGraph knows. Any thread; never blocks.
 
@@ -277,10 +283,8 @@ class GraphStream:
         self._astream = graph.astream
         self._modes = frozenset(modes)
         self._subgraphs = subgraphs
-        # In another process, nodes at work cannot be held up from here.
-        self._paces = not isinstance(graph, RemoteGraph) and (
-            subgraphs or not self._modes <= _BETWEEN_STEPS
-        )
+        # Nodes at work in another process cannot be held up; on another loop, they are there.
+        self._paces = not isinstance(graph, RemoteGraph) and outruns(modes, subgraphs)
         # As in ainvoke: the result is made of the values, and of the questions among the updates.
         self._asked = list(dict.fromkeys((*modes, "updates", "values")))
         self._output = getattr(innermost, "output_channels", None)

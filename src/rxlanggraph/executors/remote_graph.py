@@ -39,13 +39,15 @@ class RemoteGraph:
     Args:
         local: The driver's own graph.
         caller: Makes the calls.
+        here: Whether they are made in this process, on another loop: nothing else is elsewhere.
     """
 
-    def __init__(self, local: Any, caller: Caller) -> None:
+    def __init__(self, local: Any, caller: Caller, *, here: bool = False) -> None:
         self.local = local
         self._caller = caller
+        self._here = here
         saver = getattr(local, "checkpointer", None)
-        if any(name == type(saver).__name__ for name in in_memory_parts(local)):
+        if not here and any(name == type(saver).__name__ for name in in_memory_parts(local)):
             self.checkpointer: Any = _RemoteSaver(saver, caller)
 
     def __getattr__(self, name: str) -> Any:
@@ -56,7 +58,7 @@ class RemoteGraph:
 
     def __repr__(self) -> str:
         """Return that of the driver's graph."""
-        return f"<{self.local!r} in worker processes>"
+        return f"<{self.local!r} {'on other loops' if self._here else 'in worker processes'}>"
 
     async def ainvoke(self, content: Any, config: Any = None, **options: Any) -> Any:
         """Call the graph in a worker. On the loop."""
@@ -109,8 +111,10 @@ class _RemoteSaver:
         return self._caller.stream(("checkpointer", "alist"), arguments, options)
 
 
-def remote(local: Any, caller: Caller) -> RemoteGraph | RemoteFunction:
+def remote(local: Any, caller: Caller, *, here: bool = False) -> RemoteGraph | RemoteFunction:
     """Return what stands for ``local``, a graph or function of the driver. Any thread.
+
+    The arguments are those of `RemoteGraph`.
 
     Raises:
         InvalidArgumentError: It is a sequence with a graph among its steps.
@@ -120,7 +124,7 @@ def remote(local: Any, caller: Caller) -> RemoteGraph | RemoteFunction:
     steps = getattr(local, "steps", None)
     if isinstance(steps, list) and any(hasattr(step, "aget_state") for step in steps):
         raise InvalidArgumentError(
-            f"{local!r} is a sequence of graphs, which an executor cannot run; make one graph of "
-            "it, with its steps as nodes"
+            f"{local!r} is a sequence of graphs, which can only be called on the loop of its "
+            "bridge; make one graph of it, with its steps as nodes"
         )
-    return RemoteGraph(local, caller)
+    return RemoteGraph(local, caller, here=here)
