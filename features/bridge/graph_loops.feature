@@ -90,9 +90,9 @@ Feature: Several loops, on which a bridge calls its graphs
       | KeyboardInterrupt  |
       | an own exception   |
 
-  Scenario: A graph that cancels itself is cancelled, and nothing else
+  Scenario: A function that cancels itself is cancelled, and nothing else
     Given a bridge with 2 loops
-    When a node on a loop of its own raises CancelledError
+    When a function on a loop of its own raises CancelledError
     Then its run is cancelled
     And a further message has its result
 
