@@ -20,6 +20,7 @@ Feature: Several loops, on which a bridge calls its graphs
       | nodes that are sent by Send     |
       | an async function               |
       | a Runnable                      |
+      | a sequence of graphs            |
 
   Scenario: A sync function is called in a worker thread, as with one loop
     Given a bridge with 2 loops
@@ -38,6 +39,12 @@ Feature: Several loops, on which a bridge calls its graphs
       | custom                    |
       | messages                  |
       | updates, custom, messages |
+
+  Scenario: The graphs of a sequence are streamed on the loops
+    Given a bridge with 2 loops
+    When a sequence of graphs is streamed, with one loop and with these
+    Then the chunks are the same, and so is the result
+    And the first step of a sequence may ask, on a thread
 
   Scenario: A question is answered on another loop
     Given a bridge with 2 loops
@@ -205,7 +212,7 @@ Feature: Several loops, on which a bridge calls its graphs
       | an AsyncSqliteSaver                | the AsyncSqliteSaver of                     |
       | an AsyncSqliteSaver in a subgraph  | belongs to the event loop                   |
       | a store with a loop                | use an InMemorySaver or InMemoryStore       |
-      | another graph behind it            | make one graph of it                        |
+      | an AsyncSqliteSaver behind another | the AsyncSqliteSaver of                     |
 
   Scenario: Several loops and worker processes exclude each other
     When a bridge with 2 loops and an executor is made

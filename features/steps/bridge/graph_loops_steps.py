@@ -168,6 +168,30 @@ def step_a_graph_with_a_subgraph_is_streamed_in_the_modes(context: Context, mode
     context.results = streamed(context.bridge)
 
 
+@when("a sequence of graphs is streamed, with one loop and with these")
+def step_a_sequence_of_graphs_is_streamed_with_one_loop_and_with_these(context: Context) -> None:
+    def streamed(bridge: RxPyLangGraphBridge) -> list[Any]:
+        graph = loop_graphs.sequence(context.threads)
+        return [shown(chunk) for chunk in asyncio.run(chunks_of(bridge, graph, {"n": 1}))]
+
+    context.threads = set()
+    with RxPyLangGraphBridge() as one:
+        context.expected = streamed(one)
+    context.threads.clear()
+    context.results = streamed(context.bridge)
+    assert context.threads, "no node was called"
+    assert all("-graphs-" in name for name in context.threads), context.threads
+
+
+@then("the first step of a sequence may ask, on a thread")
+def step_the_first_step_of_a_sequence_may_ask_on_a_thread(context: Context) -> None:
+    make = context.bridge.create_future_task
+    graph = loop_graphs.sequence(set(), InMemorySaver())
+    make(graph, StreamMessage({"n": 1}, "t"), errors="emit").result(LIMIT)
+    refused = make(graph, StreamMessage({"n": 2}, "t"), errors="emit").result(LIMIT)
+    check_error(refused.error, "PendingInterruptError")
+
+
 @then("the chunks are the same, and so is the result")
 def step_the_chunks_are_the_same_and_so_is_the_result(context: Context) -> None:
     assert len(context.expected) > 2
@@ -961,7 +985,7 @@ BOUND: dict[str, Callable[[], Any]] = {
     "an AsyncSqliteSaver": _sqlite_in("graph"),
     "an AsyncSqliteSaver in a subgraph": _sqlite_in("subgraph"),
     "a store with a loop": lambda: asyncio.run(_with_store()),
-    "another graph behind it": lambda: one_node(_node) | one_node(_node),
+    "an AsyncSqliteSaver behind another": lambda: one_node(_node) | _sqlite_in("graph")(),
 }
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "fanning_out",
     "logging_thread",
     "one_node",
+    "sequence",
     "talking",
     "talking_in_a_subgraph",
 ]
@@ -87,12 +88,19 @@ def _runnable(threads: set[str]) -> Any:
     return RunnableLambda(answer) | RunnableLambda(lambda n: n * 2)
 
 
+def sequence(threads: set[str], checkpointer: Any = None) -> Any:
+    """Two graphs and a function between them."""
+    first = asking(checkpointer) if checkpointer is not None else chain(threads)
+    return first | RunnableLambda(lambda state: {"n": len(state["log"])}) | chain(threads)
+
+
 GRAPHS = {
     "async and sync nodes": chain,
     "a subgraph": _with_subgraph,
     "nodes that are sent by Send": _sending,
     "an async function": _function,
     "a Runnable": _runnable,
+    "a sequence of graphs": sequence,
 }
 
 

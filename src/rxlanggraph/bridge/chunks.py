@@ -489,6 +489,7 @@ class _StreamedSequence(_Streamed):
         subgraphs: bool,
     ) -> None:
         super().__init__(graph, adapter)
+        self._type = type(graph.local if isinstance(graph, RemoteGraph) else graph)
         self._steps: list[Any] = [
             GraphStream(step, modes, subgraphs) if is_graph(step) else step for step in graph.steps
         ]
@@ -497,7 +498,7 @@ class _StreamedSequence(_Streamed):
         steps = [
             _step(step, chunks) if isinstance(step, GraphStream) else step for step in self._steps
         ]
-        sequence: Any = type(self._graph)(*steps, name=self._graph.name)
+        sequence: Any = self._type(*steps, name=self._graph.name)
         ainvoke: Callable[..., Awaitable[Any]] = sequence.ainvoke
         return ainvoke
 

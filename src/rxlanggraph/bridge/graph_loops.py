@@ -315,8 +315,7 @@ class GraphLoops:
         A sync function stays as it is: it is executed in a worker thread of the bridge anyway.
 
         Raises:
-            InvalidArgumentError: It has a saver or a store that belongs to one loop, or is a
-                sequence of graphs.
+            InvalidArgumentError: It has a saver or a store that belongs to one loop.
         """
         if isinstance(graph, RemoteGraph | RemoteFunction):  # one of these
             return graph
@@ -327,6 +326,12 @@ class GraphLoops:
             return graph
         _check_movable(graph)
         standing_for = remote(graph, _Calls(self, graph), here=True)
+        steps = getattr(graph, "steps", None)
+        if isinstance(standing_for, RemoteGraph) and isinstance(steps, list):
+            # A sequence, whose graphs are streamed one by one.
+            standing_for.steps = [
+                self.graph_for(step) if hasattr(step, "aget_state") else step for step in steps
+            ]
         self._latest = weakref.ref(standing_for)
         return standing_for
 

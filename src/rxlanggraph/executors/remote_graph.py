@@ -42,6 +42,9 @@ class RemoteGraph:
         here: Whether they are made in this process, on another loop: nothing else is elsewhere.
     """
 
+    steps: list[Any]
+    """Of a sequence whose calls are made here, with what stands for its graphs."""
+
     def __init__(self, local: Any, caller: Caller, *, here: bool = False) -> None:
         self.local = local
         self._caller = caller
@@ -52,7 +55,7 @@ class RemoteGraph:
 
     def __getattr__(self, name: str) -> Any:
         """Return what the driver's graph has under ``name``."""
-        if name == "steps":  # a sequence is called as a whole
+        if name == "steps" and not self._here:  # a sequence is called as a whole
             raise AttributeError(name)
         return getattr(self.local, name)
 
@@ -121,10 +124,10 @@ def remote(local: Any, caller: Caller, *, here: bool = False) -> RemoteGraph | R
     """
     if not hasattr(local, "ainvoke"):
         return RemoteFunction(local, caller)
-    steps = getattr(local, "steps", None)
+    steps = None if here else getattr(local, "steps", None)
     if isinstance(steps, list) and any(hasattr(step, "aget_state") for step in steps):
         raise InvalidArgumentError(
-            f"{local!r} is a sequence of graphs, which can only be called on the loop of its "
-            "bridge; make one graph of it, with its steps as nodes"
+            f"{local!r} is a sequence of graphs, which an executor cannot run; make one graph of "
+            "it, with its steps as nodes"
         )
     return RemoteGraph(local, caller, here=here)
