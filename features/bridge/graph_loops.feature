@@ -109,6 +109,18 @@ Feature: Several loops, on which a bridge calls its graphs
     Then 50 further messages have their results one after the other
     And a report of a cleanup names the line at which it blocks
 
+  Scenario Outline: Closing the bridge does not wait for a loop that is blocked, beyond its time-outs: <way>
+    Given a bridge with 2 loops
+    When a node blocks its loop
+    And that bridge is closed within a tenth of a second, by <way>
+    Then its report names the line at which it blocks, and it has not taken 10 seconds
+    And the loop ends when the node no longer blocks it
+
+    Examples:
+      | way    |
+      | close  |
+      | aclose |
+
   Scenario: A loop that a node has stopped fails its runs alone, and is replaced
     Given a bridge with 2 loops
     When runs wait on both loops, and a node stops one of these
@@ -201,6 +213,11 @@ Feature: Several loops, on which a bridge calls its graphs
     Given a bridge with 2 loops
     When the bridge is closed with drain_after=0 while a run is between its nodes
     Then the run is interrupted, and another bridge continues it
+
+  Scenario: A graph whose ainvoke has no parameter for it is not asked to stop
+    Given a bridge with 2 loops
+    When a message is sent to a graph on a thread, whose ainvoke takes no control
+    Then it has its result, and the name of its class
 
   Scenario Outline: What belongs to one loop is refused where the graph is passed: <what>
     Given a bridge with 2 loops

@@ -5,6 +5,7 @@ import contextlib
 import gc
 import sys
 import threading
+import time
 import traceback
 import weakref
 from collections import Counter
@@ -497,6 +498,31 @@ def step_a_report_of_a_cleanup_names_the_line_at_which_it_blocks(context: Contex
     assert context.bridge.registry.wait_idle(LIMIT)
 
 
+@when("that bridge is closed within a tenth of a second, by {way}")
+def step_that_bridge_is_closed_within_a_tenth_of_a_second(context: Context, way: str) -> None:
+    context.hosts = [seat.host for seat in context.bridge._engine.workers._seats]
+    begun = time.monotonic()
+    if way == "close":
+        context.report = context.bridge.close(0, cancel_timeout=0.1)
+    else:
+        context.report = asyncio.run(context.bridge.aclose(0, cancel_timeout=0.1))
+    context.seconds = time.monotonic() - begun
+
+
+@then("its report names the line at which it blocks, and it has not taken {most:d} seconds")
+def step_its_report_names_the_line_at_which_it_blocks(context: Context, most: int) -> None:
+    (stuck,) = context.report.stuck
+    assert "context.unblocked.wait()" in stuck.stack, stuck.stack
+    assert context.seconds < most, context.seconds
+
+
+@then("the loop ends when the node no longer blocks it")
+def step_the_loop_ends_when_the_node_no_longer_blocks_it(context: Context) -> None:
+    context.unblocked.open()
+    for host in context.hosts:
+        host.stopped.result(LIMIT)
+
+
 @when("runs wait on both loops, and a node stops one of these")
 def step_runs_wait_on_both_loops_and_a_node_stops_one_of_these(context: Context) -> None:
     begun, context.gate = Log(), Gate()
@@ -948,6 +974,33 @@ def step_the_run_is_interrupted_and_another_bridge_continues_it(context: Context
     with open_loops(context, 2) as other:
         run = other.create_future_task(context.graph, StreamMessage(None, "t"))
         assert run.result(LIMIT).content["log"] == ["first", "second"]
+
+
+class WithoutControl:
+    """What has the shape of a graph, with another `ainvoke`."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"name", "_graph"}:
+            raise AttributeError(name)
+        return getattr(self._graph, name)
+
+    async def ainvoke(self, content: Any, config: Any = None) -> Any:
+        return await self._graph.ainvoke(content, config)
+
+
+@when("a message is sent to a graph on a thread, whose ainvoke takes no control")
+def step_a_message_is_sent_to_a_graph_whose_ainvoke_takes_no_control(context: Context) -> None:
+    graph = WithoutControl(loop_graphs.logging_thread(InMemorySaver()))
+    context.run = context.bridge.create_future_task(graph, StreamMessage({"n": 3}, "t"))
+
+
+@then("it has its result, and the name of its class")
+def step_it_has_its_result_and_the_name_of_its_class(context: Context) -> None:
+    assert context.run.result(LIMIT).content["log"] == [3]
+    assert context.run.options.name == "WithoutControl"
 
 
 # -- what cannot be called on several loops --------------------------------------------------------

@@ -1190,7 +1190,7 @@ class RxPyLangGraphBridge:
         if self._workers is not None:
             ended = self._workers.disconnect()
             if not self._engine.on_own_loop():
-                wait([ended], _WORKERS_END)
+                wait([ended], _WORKERS_END if self._remote else cancel_timeout)
         return report
 
     async def aclose(
@@ -1230,7 +1230,7 @@ class RxPyLangGraphBridge:
         engine.threads.shutdown(wait=not report.stuck)
         if self._workers is not None:
             ended = asyncio.wrap_future(self._workers.disconnect())
-            await asyncio.wait([ended], timeout=_WORKERS_END)
+            await asyncio.wait([ended], timeout=_WORKERS_END if self._remote else cancel_timeout)
         return report
 
     def __enter__(self) -> Self:

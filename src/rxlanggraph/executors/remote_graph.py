@@ -47,6 +47,8 @@ class RemoteGraph:
 
     def __init__(self, local: Any, caller: Caller, *, here: bool = False) -> None:
         self.local = local
+        name = getattr(local, "name", None)
+        self.name = name if isinstance(name, str) else type(local).__name__
         self._caller = caller
         self._here = here
         saver = getattr(local, "checkpointer", None)
