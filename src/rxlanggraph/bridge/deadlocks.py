@@ -15,6 +15,7 @@ Rules:
    searched for then.
 4. A wait that blocks the thread of an event loop stops that loop: until the awaited run has ended,
    no run on the loop begins or ends. So the loop itself counts as a waiter, with or without a run.
+   Where a bridge calls graphs on several loops, a wait that would block one of those is refused.
 
 All bridges are covered together, as cycles may span several. A wait in the context of a run counts
 as that run's, with or without a timeout; what a node starts outside of its context is not known.

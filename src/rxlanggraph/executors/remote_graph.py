@@ -88,6 +88,10 @@ class RemoteFunction:
         self.__signature__ = inspect.signature(local)  # by which a bridge knows what it asks for
         self._caller = caller
 
+    def __repr__(self) -> str:
+        """Return that of the driver's function."""
+        return repr(self.local)
+
     async def __call__(self, content: Any, **given: Any) -> Any:
         """Call the function in a worker. On the loop."""
         return await self._caller.call((), (content,), given)
