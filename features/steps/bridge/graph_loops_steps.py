@@ -81,9 +81,7 @@ def step_a_bridge_with_loops_is_made_on_this_python_as_it_is(context: Context, l
 
 
 @then('it has {loops:d} loops without the GIL; otherwise InvalidArgumentError says "{words}"')
-def step_it_has_loops_without_the_gil_otherwise_it_is_refused(
-    context: Context, loops: int, words: str
-) -> None:
+def step_it_has_loops_without_the_gil_otherwise(context: Context, loops: int, words: str) -> None:
     if getattr(sys, "_is_gil_enabled", lambda: True)():
         check_error(context.error, "InvalidArgumentError", words)
         return
@@ -108,7 +106,7 @@ def answers(bridge: RxPyLangGraphBridge, graph: Any, contents: list[Any]) -> lis
 
 
 @when("{count:d} messages go through {graph}, with one loop and with these")
-def step_messages_go_through_a_graph_with_one_loop_and_with_these(
+def step_messages_go_through_graph_with_one_loop_and_with_these(
     context: Context, count: int, graph: str
 ) -> None:
     contents = [{"n": n} for n in range(count)]
@@ -205,7 +203,7 @@ def step_the_chunks_are_the_same_and_so_is_the_result(context: Context) -> None:
 
 
 @when("a run of {count:d} supersteps is streamed, and its reader waits after the first chunk")
-def step_a_run_that_has_chunks_is_streamed(context: Context, count: int) -> None:
+def step_a_run_of_supersteps_is_streamed(context: Context, count: int) -> None:
     context.made = Log()
     graph = loop_graphs.talking(context.made)
 
@@ -440,7 +438,7 @@ def step_a_node_raises(context: Context, error: str) -> None:
 
 
 @when("a function on a loop of its own raises CancelledError")
-def step_a_function_on_a_loop_of_its_own_raises_cancelled_error(context: Context) -> None:
+def step_a_function_on_a_loop_of_its_own_raises_cancellederror(context: Context) -> None:
     async def cancel(_: object) -> None:
         await asyncio.sleep(0)
         raise asyncio.CancelledError
@@ -546,7 +544,7 @@ def step_runs_wait_on_both_loops_and_a_node_stops_one_of_these(context: Context)
 
 
 @then("its runs end with {error}, and the others with their results")
-def step_its_runs_end_with_an_error_and_the_others_with_their_results(
+def step_its_runs_end_with_error_and_the_others_with_their_results(
     context: Context, error: str
 ) -> None:
     ends = [error_of(lambda run=run: run.result(LIMIT)) for run in context.runs]
@@ -818,7 +816,7 @@ def step_a_node_does_this_on_its_loop(context: Context, wait: str) -> None:
 
 
 @then('it gets {error}, which says "{words}"')
-def step_it_gets_an_error_which_says(context: Context, error: str, words: str) -> None:
+def step_it_gets_error_which_says(context: Context, error: str, words: str) -> None:
     check_error(context.error, error, words)
 
 
@@ -933,7 +931,7 @@ def step_messages_go_through_a_graph_that_calls_a_model(context: Context, count:
     "hooks heard of each node, the usage has {count:d} calls, "
     "and never more than {most:d} were made at once"
 )
-def step_hooks_were_told_of_each_node(context: Context, count: int, most: int) -> None:
+def step_hooks_heard_of_each_node(context: Context, count: int, most: int) -> None:
     assert sorted(context.hooks.nodes) == [("node", n) for n in range(count)]
     assert context.usage.total().calls == count
     assert 1 <= CALLS.most <= most, CALLS.most
@@ -1051,7 +1049,7 @@ def step_it_is_passed_a_graph_with(context: Context, what: str) -> None:
 
 
 @when("{count:d} messages are answered, and {failed:d} fail, without the cyclic collector")
-def step_messages_have_been_answered_and_have_failed(
+def step_messages_are_answered_and_fail_without_the_cyclic_collector(
     context: Context, count: int, failed: int
 ) -> None:
     class Thing:
