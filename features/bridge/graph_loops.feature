@@ -56,6 +56,12 @@ Feature: Several loops, on which a bridge calls its graphs
     When 600 messages are sent to 20 threads in turn
     Then each thread has its messages in order, without a gap
 
+  Scenario: An agent has its messages in their order
+    Given a bridge with 2 loops
+    And a runnable agent that answers with the request
+    When 50 messages go through invoke of the agent
+    Then each has its own answer, in order, and the agent was never run twice at once
+
   Scenario: Ten thousand messages
     Given a bridge with 2 loops
     When 10000 messages are sent from 4 threads

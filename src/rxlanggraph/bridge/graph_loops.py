@@ -312,7 +312,8 @@ class GraphLoops:
     def graph_for(self, graph: Any) -> Any:
         """Return what is called in the place of ``graph``. Any thread; never blocks.
 
-        A sync function stays as it is: it is executed in a worker thread of the bridge anyway.
+        A sync function stays as it is: it is executed in a worker thread of the bridge anyway. So
+        does an agent: it has its messages in their order, which several loops would not keep.
 
         Raises:
             InvalidArgumentError: It has a saver or a store that belongs to one loop.
@@ -322,6 +323,8 @@ class GraphLoops:
         latest = None if self._latest is None else self._latest()
         if latest is not None and latest.local is graph:
             return latest
+        if getattr(graph, "_takes_answers", False):  # an agent, or a pool of them
+            return graph
         if not hasattr(graph, "ainvoke") and not _is_async(graph):
             return graph
         _check_movable(graph)
