@@ -16,6 +16,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from rxlanggraph.concurrency.interpreter import gil_enabled
+
 from . import (
     agent,
     agent_output,
@@ -24,6 +26,7 @@ from . import (
     checkpoints,
     cleanup,
     executors,
+    graph_loops,
     handoff,
     hooks,
     journal,
@@ -38,6 +41,8 @@ from . import (
     stream,
 )
 from .harness import Ratio, empty
+
+_LOOPS = f"Several loops ({graph_loops.NOT_TAKEN})" if gil_enabled() else "Several loops"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ def claims(million: bool) -> dict[str, Iterator[Row]]:
         "Hooks, metrics and traces": _observed(),
         "Messages on threads": _threads(),
         "Worker processes": _executors(),
+        _LOOPS: _graph_loops(),
         "Checkpoints that are not kept": _checkpoints(),
         "Thousands of messages in flight or waiting": _backlogs(),
         "A streamed chunk": _chunks(),
@@ -213,6 +219,16 @@ def _hooks(way: str) -> Callable[[bool], Ratio]:
 def _executors() -> Iterator[Row]:
     for graph, way in product(executors.GRAPHS, executors.WAYS):
         yield Row(f"{graph} graph, one process / {way}", None, _scaling(graph, way))
+
+
+def _graph_loops() -> Iterator[Row]:
+    if not gil_enabled():
+        for graph in graph_loops.GRAPHS:
+            yield Row(f"{graph} graph, one loop / {graph_loops.LOOPS}", None, _loops(graph))
+
+
+def _loops(graph: str) -> Callable[[bool], Ratio]:
+    return lambda quick: graph_loops.rate_ratio(graph, pairs=3 if quick else 7)
 
 
 def _scaling(graph: str, way: str) -> Callable[[bool], Ratio]:

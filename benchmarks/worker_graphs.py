@@ -1,4 +1,4 @@
-"""The graphs of `benchmarks.executors`, which worker processes import."""
+"""The graphs of `benchmarks.executors`, which worker processes import, and of `graph_loops`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langgraph.graph import START, StateGraph
 
 from .harness import State
 
-__all__ = ["cpu", "io", "trivial"]
+__all__ = ["cpu", "cpu_on_loop", "io", "trivial"]
 
 #: Seconds that a run of the CPU-bound graph computes, and one of the I/O-bound graph waits.
 LENGTH = 0.02
@@ -23,6 +23,10 @@ def compute(state: State) -> dict[str, int]:
     while time.thread_time() < until:
         n = (n * 31 + 7) % 1_000_003
     return {"n": n}
+
+
+async def compute_on_loop(state: State) -> dict[str, int]:
+    return compute(state)
 
 
 async def wait(state: State) -> dict[str, int]:
@@ -39,3 +43,4 @@ def _compiled(node: Any) -> Any:
 
 
 cpu, io, trivial = _compiled(compute), _compiled(wait), _compiled(add)
+cpu_on_loop = _compiled(compute_on_loop)

@@ -18,6 +18,7 @@ from behave.model import Feature, Scenario
 from behave.model_type import Status
 from behave.runner import Context
 
+from rxlanggraph.concurrency.interpreter import gil_enabled
 from rxlanggraph.testing import LeakCheck
 from support import step_types
 from support.controls.expected_failure import honour_expected_failures
@@ -49,10 +50,7 @@ def is_chosen(feature: Feature, context: Context) -> bool:
 
 
 def before_scenario(context: Context, scenario: Scenario) -> None:
-    if (
-        "counted_references" in scenario.effective_tags
-        and not getattr(sys, "_is_gil_enabled", lambda: True)()
-    ):
+    if "counted_references" in scenario.effective_tags and not gil_enabled():
         scenario.skip("without the GIL, functions are freed by the cyclic collector alone")
         return
     # Behave has its own sys.stderr by now; the stacks must reach the real one.

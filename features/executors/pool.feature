@@ -180,7 +180,6 @@ Feature: What is common to executors, whatever starts their workers
       | an executor that is not one                    | InvalidTypeError     | executor must be a RayExecutor  |
       | an executor and lanes                          | InvalidArgumentError | lanes= works only for graphs    |
       | an executor and limits                         | InvalidArgumentError | limits= works only for graphs   |
-      | two loops                                      | InvalidArgumentError | loops                           |
 
   Scenario Outline: Refused where a graph is passed: <what>
     Given a bridge for the graph "plain" with 2 workers in this process

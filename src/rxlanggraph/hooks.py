@@ -217,6 +217,8 @@ class Hooks:
     def on_node(self, event: NodeEnded) -> None:
         """A node has ended. On the loop's thread, or for a graph that a sync node calls in its own.
 
+        With several loops, on that of the graph: a chunk of the node may be told of later.
+
         Of the graph of the run, its subgraphs, and what its nodes call with LangChain's config. A
         graph called by a plain function has its config if the function passes that on.
         """

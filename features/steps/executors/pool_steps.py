@@ -409,7 +409,6 @@ REFUSED = {
     "an executor that is not one": lambda: {"executor": object()},
     "an executor and lanes": lambda: {"executor": InProcessExecutor(PLAIN), "lanes": object()},
     "an executor and limits": lambda: {"executor": InProcessExecutor(PLAIN), "limits": LIMITS},
-    "two loops": lambda: {"loops": 2},
 }
 
 

@@ -224,6 +224,31 @@ def answered():
         return bridge.create_future_task(answer, 1).result(PATIENCE).content
 print(in_child(answered), answered())
 """,
+    "several loops": """
+from rxlanggraph.concurrency import interpreter
+interpreter.gil_enabled = lambda: False
+bridge, unused = RxPyLangGraphBridge(loops=2), RxPyLangGraphBridge(loops=2)
+async def add_one(n):
+    await asyncio.sleep(0)
+    return n + 1
+for future in [bridge.create_future_task(add_one, n) for n in range(20)]:
+    future.result(PATIENCE)
+def sent():
+    try:
+        bridge.create_future_task(add_one, 1)
+    except Exception as error:
+        refused = name_of(error)
+    with RxPyLangGraphBridge(loops=2) as other:
+        answered = other.create_future_task(add_one, 1).result(PATIENCE).content
+    with unused:
+        unused.create_future_task(add_one, 1).result(PATIENCE)
+    left = [each.name for each in threading.enumerate() if "graphs" in each.name]
+    bridge.close()
+    return f"{refused} {answered} {'unused' if not left else left}"
+print(in_child(sent), bridge.create_future_task(add_one, 1).result(PATIENCE).content)
+bridge.close()
+unused.close()
+""",
     "the parent goes on": """
 futures = [bridge.create_future_task(answer, i) for i in range(100)]
 in_child(lambda: bridge.close())

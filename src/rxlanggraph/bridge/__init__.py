@@ -25,6 +25,7 @@ A map; each imports only from those above it.
     multitasking         what a message does if its thread has a run already
     run_threads          the worker threads of sync code
     loops                the loop: owned, or adopted
+    graph_loops          further loops, on which graphs are called
     execution            a run from its first step to its end: attempts, limits of time
     engine               a run from its submission to its end, and the loop's end
     shutdown             cancelling, draining, and the report

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -23,6 +22,7 @@ from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.concurrency import waiters
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock, closed_gate
+from rxlanggraph.concurrency.interpreter import gil_enabled
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.errors import (
     BacklogFullError,
@@ -39,7 +39,7 @@ __all__ = ["AdmissionLimiter", "Place", "next_place"]
 _BURST = 16
 # Seconds within which a thread wakes up, if the machine has a processor for it.
 _WAKING = 0.001
-_GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+_GIL = gil_enabled()
 
 
 class _Gate(Protocol):

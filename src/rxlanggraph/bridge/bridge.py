@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import sys
 import weakref
 from collections.abc import (
     AsyncIterable,
@@ -66,12 +65,14 @@ from rxlanggraph.bridge.shutdown import (
     run_steps_async,
 )
 from rxlanggraph.bridge.time_limits import TimeLimits, Timeout, check_deadline, check_limits
+from rxlanggraph.concurrency import interpreter
 from rxlanggraph.errors import (
     BlockingCallError,
     InvalidArgumentError,
     InvalidTypeError,
 )
 from rxlanggraph.executors.contract import Executor, Workers
+from rxlanggraph.executors.local import LocalExecutor
 from rxlanggraph.hooks import Hooks
 from rxlanggraph.limits import Limits, Usage
 from rxlanggraph.limits.rules import model_rules
@@ -189,7 +190,9 @@ class RxPyLangGraphBridge:
         executor: Where graphs are called: a `RayExecutor` has worker processes for that, and the
             bridge is then for its one graph. All else stays here. ``lanes``, ``limits`` and
             ``usage`` are for graphs in this process. None: on the loop.
-        loops: How many loops, each in a thread, there are: 1, as more are not supported yet.
+        loops: 1: graphs are called on the bridge's own loop. More: on so many others, each in a
+            thread, and the bridge's own does all else. For Python without the GIL; savers and
+            stores must not belong to one loop.
         name: Prefix of the names of the bridge's threads.
 
     Raises:
@@ -233,13 +236,14 @@ class RxPyLangGraphBridge:
         shared_lanes = make_lanes(lanes, lane_ttl)
         if blocked_after is not None:
             check_duration("blocked_after", blocked_after)
-        _check_loops(loops)
+        _check_loops(loops, executor)
         # All set here and never again; the mutable state is inside, each part with its own owner.
         self.max_concurrency = max_concurrency
         self.timeout = timeout
         self.name = name or f"rxlanggraph-{next(_names)}"
         self._retries = getattr(executor, "retries", 0)
-        self._workers = _opened(executor, self.name, lanes=lanes, limits=limits, usage=usage)
+        workers = _opened(executor, self.name, lanes=lanes, limits=limits, usage=usage)
+        self._remote = workers is not None
         self._engine = self._make_engine(
             loop,
             max_concurrency,
@@ -250,8 +254,10 @@ class RxPyLangGraphBridge:
             spare_threads=spare_threads,
             lanes=shared_lanes,
             models=model_rules(limits, usage),
-            workers=self._workers,
+            workers=workers,
+            loops=loops,
         )
+        self._workers = self._engine.workers
         self._fence = None if shared_lanes is None else fenced
         if blocked_after is not None:
             self._engine.watch_loop(blocked_after)
@@ -518,7 +524,7 @@ class RxPyLangGraphBridge:
         """
         _check_errors(errors)
         graph = graph if here else self._called(graph)
-        remote = self._workers is not None and not here
+        remote = self._remote and not here
         if multitask_strategy not in get_args(MultitaskStrategy):
             raise InvalidArgumentError(
                 "multitask_strategy must be 'enqueue', 'reject', 'interrupt' or 'rollback', "
@@ -1192,7 +1198,7 @@ class RxPyLangGraphBridge:
         finally:
             ended = engine.end_workers(wait=idle)
         if not engine.on_own_loop():
-            wait([ended], _WORKERS_END)
+            wait([ended], _WORKERS_END if self._remote else cancel_timeout)
         return report
 
     async def aclose(
@@ -1234,7 +1240,8 @@ class RxPyLangGraphBridge:
             await asyncio.wait(map(asyncio.wrap_future, engine.stopped()), timeout=cancel_timeout)
         finally:
             ended = engine.end_workers(wait=idle)
-        await asyncio.wait([asyncio.wrap_future(ended)], timeout=_WORKERS_END)
+        most = _WORKERS_END if self._remote else cancel_timeout
+        await asyncio.wait([asyncio.wrap_future(ended)], timeout=most)
         return report
 
     def __enter__(self) -> Self:
@@ -1405,19 +1412,20 @@ def _opened(executor: Executor | None, name: str, **local_only: object) -> Worke
     return workers
 
 
-def _check_loops(loops: object) -> None:
+def _check_loops(loops: object, executor: Executor | None) -> None:
     check_whole("loops", loops, least=1)
     if loops == 1:
         return
-    if getattr(sys, "_is_gil_enabled", lambda: True)():
+    if interpreter.gil_enabled():
         raise InvalidArgumentError(
             f"{loops} loops would take turns, as this Python has a GIL: one loop is as fast; use a "
             "RayExecutor, or Python without the GIL (such as 3.14t)"
         )
-    raise InvalidArgumentError(
-        f"several loops are not supported yet, and {loops} were asked for; make several bridges, "
-        "each with messages of its own, or use a RayExecutor where there is one"
-    )
+    if executor is not None and not isinstance(executor, LocalExecutor):
+        raise InvalidArgumentError(
+            f"{loops} loops are for graphs in this process, and those of the executor are called "
+            "in others; leave one of the two out"
+        )
 
 
 def _check_thread(thread_id: object, named: NamedThread | None) -> None:

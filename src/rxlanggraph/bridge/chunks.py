@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from contextvars import Context
 from functools import partial
@@ -43,6 +43,7 @@ __all__ = [
     "StreamMode",
     "checked_modes",
     "is_graph",
+    "outruns",
     "streamed_sum",
     "streaming",
     "with_breakpoints",
@@ -173,6 +174,11 @@ def _steps(graph: Any) -> list[Any]:
     return steps if isinstance(steps, list) else []
 
 
+def outruns(modes: Iterable[StreamMode], subgraphs: object) -> bool:
+    """Whether LangGraph may emit such chunks without waiting for their reader. Any thread."""
+    return bool(subgraphs) or not _BETWEEN_STEPS.issuperset(modes)
+
+
 def checked_modes(stream_mode: object) -> tuple[StreamMode, ...]:
     """Return the modes, each of which LangGraph knows. Any thread; never blocks.
 
@@ -282,10 +288,8 @@ class GraphStream:
         self._astream = graph.astream
         self._modes = frozenset(modes)
         self._subgraphs = subgraphs
-        # In another process, nodes at work cannot be held up from here.
-        self._paces = not isinstance(graph, RemoteGraph) and (
-            subgraphs or not self._modes <= _BETWEEN_STEPS
-        )
+        # Nodes at work in another process cannot be held up; on another loop, they are there.
+        self._paces = not isinstance(graph, RemoteGraph) and outruns(modes, subgraphs)
         # As in ainvoke: the result is made of the values, and of the questions among the updates.
         self._asked = list(dict.fromkeys((*modes, "updates", "values")))
         self._output = getattr(innermost, "output_channels", None)
@@ -468,6 +472,7 @@ class _StreamedSequence(_Streamed):
         subgraphs: bool,
     ) -> None:
         super().__init__(graph, adapter)
+        self._type = type(graph.local if isinstance(graph, RemoteGraph) else graph)
         self._steps: list[Any] = [
             GraphStream(step, modes, subgraphs) if is_graph(step) else step for step in graph.steps
         ]
@@ -476,7 +481,7 @@ class _StreamedSequence(_Streamed):
         steps = [
             _step(step, chunks) if isinstance(step, GraphStream) else step for step in self._steps
         ]
-        sequence: Any = type(self._graph)(*steps, name=self._graph.name)
+        sequence: Any = self._type(*steps, name=self._graph.name)
         ainvoke: Callable[..., Awaitable[Any]] = sequence.ainvoke
         return ainvoke
 

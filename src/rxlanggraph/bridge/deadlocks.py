@@ -15,6 +15,7 @@ Rules:
    searched for then.
 4. A wait that blocks the thread of an event loop stops that loop: until the awaited run has ended,
    no run on the loop begins or ends. So the loop itself counts as a waiter, with or without a run.
+   Where a bridge calls graphs on several loops, a wait that would block one of those is refused.
 
 All bridges are covered together, as cycles may span several. A wait in the context of a run counts
 as that run's, with or without a timeout; what a node starts outside of its context is not known.
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
-from rxlanggraph.errors import DeadlockError
+from rxlanggraph.errors import BlockingCallError, DeadlockError
 
 __all__ = [
     "AnyOf",
@@ -39,6 +40,8 @@ __all__ = [
     "Waiter",
     "begin_wait",
     "blocked_here",
+    "dedicate",
+    "dedicated_to",
     "end_wait",
     "is_waiting",
     "review",
@@ -155,6 +158,8 @@ class _StandingLoop:
 _lock = fork_safe_rlock()
 # What each run waits for; several entries if several of its nodes wait.
 _waits: dict[Waiter, list[Target]] = {}
+# The attribute of a loop, see `dedicate`.
+_DEDICATED = "_rxlanggraph_dedicated_to"
 # What runs wait for and can do without, and what to call when they have to.
 _dispensable: dict[Waiter, tuple[Target, Callable[[], object]]] = {}
 
@@ -253,9 +258,29 @@ def waiting(run: Waiter | None, target: Target) -> Iterator[None]:
             end_wait(waiter, target)
 
 
+def dedicate(loop: asyncio.AbstractEventLoop, place: object) -> None:
+    """Note that the bridge ``place`` calls graphs on ``loop``, beside its own. Never blocks."""
+    vars(loop)[_DEDICATED] = place
+
+
+def dedicated_to(loop: asyncio.AbstractEventLoop | None) -> object:
+    """Return the bridge that ``loop`` was dedicated to, or None. Any thread; never blocks."""
+    return getattr(loop, _DEDICATED, None)
+
+
 def blocked_here(run: Waiter | None) -> list[Waiter]:
-    """Return what waits if this thread blocks: ``run``, if any, and its event loop, if any."""
+    """Return what waits if this thread blocks: ``run``, if any, and its event loop, if any.
+
+    Raises:
+        BlockingCallError: The loop is one of several on which a bridge calls graphs. Which runs
+            need it is not known before they begin.
+    """
     loop = asyncio._get_running_loop()
+    if dedicated_to(loop) is not None:
+        raise BlockingCallError(
+            "waiting in this thread would block an event loop on which graphs are called; use "
+            "'await' there, or wait in a thread: asyncio.to_thread(...)"
+        )
     here: list[Waiter] = [] if run is None else [run]
     return here if loop is None else [*here, _StandingLoop(loop)]
 

@@ -18,6 +18,7 @@ from rxlanggraph.bridge.graphs.attempts import saver_of
 from rxlanggraph.bridge.graphs.configs import config_for, layers_of
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.errors import RunDrainedError
+from rxlanggraph.executors.remote_graph import RemoteGraph
 
 if TYPE_CHECKING:
     from rxlanggraph.bridge.graphs.drain_control import DrainControl
@@ -36,6 +37,8 @@ def can_drain(graph: Any) -> bool:
     runtime = sys.modules.get("langgraph.runtime")  # compiling a graph imports it
     if not hasattr(runtime, "RunControl"):
         return False
+    if isinstance(graph, RemoteGraph):  # it passes on whatever it is given
+        graph = graph.local
     layers = list(layers_of(graph))
     if any("control" in (getattr(layer, "kwargs", None) or {}) for layer in layers):
         return False  # it is stopped by its owner

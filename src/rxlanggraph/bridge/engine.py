@@ -23,8 +23,10 @@ from contextvars import Context
 from functools import partial
 
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
+from rxlanggraph.bridge.deadlocks import dedicated_to
 from rxlanggraph.bridge.draining import not_begun
 from rxlanggraph.bridge.execution import Execution, enter_scope
+from rxlanggraph.bridge.graph_loops import GraphLoops
 from rxlanggraph.bridge.graphs.configs import context_of_its_own
 from rxlanggraph.bridge.graphs.interrupts import (
     UnnamedAnswers,
@@ -98,6 +100,7 @@ class Engine:
         lanes: The lanes that are shared with other processes; None if there are none.
         models: What applies to the models that runs call; None if nothing does.
         workers: Where the graphs are called; None on the loop.
+        loops: On how many loops in threads they are called; 1 on the bridge's own.
         clock: By which the bridge measures time.
         host_of: Makes the host of a loop of another kind; None for one that is owned or adopted.
     """
@@ -115,6 +118,7 @@ class Engine:
         lanes: ThreadLanes | None = None,
         models: ModelRules | None = None,
         workers: Workers | None = None,
+        loops: int = 1,
         clock: Clock = SYSTEM_CLOCK,
         host_of: Callable[[Engine], LoopHost] | None = None,
     ) -> None:
@@ -153,7 +157,9 @@ class Engine:
         self._started = False
         self._stopped = False  # whether the loop was asked to end
         self._models = models
-        self._workers = workers
+        if loops > 1:
+            workers = GraphLoops(name, loops, self.threads, self.lock, self.inbox)
+        self.workers = workers
         self._execution = self._new_execution()
         self._pid = os.getpid()
         register_after_fork(self)
@@ -367,9 +373,11 @@ class Engine:
             self._answers.forget(run)
 
     def on_own_loop(self) -> bool:
-        """Whether the caller is in a step of the bridge's loop, on its thread."""
+        """Whether the caller is in a step of a loop of the bridge's, on its thread."""
         running = asyncio._get_running_loop()
-        return running is not None and running is self.host.loop
+        return running is not None and (
+            running is self.host.loop or dedicated_to(running) is self.inbox
+        )
 
     def _delivers_result(self) -> bool:
         # Callbacks and observers run in the context of the run that ended, as does what they
@@ -846,8 +854,8 @@ class Engine:
                 # The loop cancels all its tasks itself, except for those started since then in the
                 # place of a cancelled one. Cancelling a task twice would cut its cleanup short.
                 run.task.cancel()
-        if self._workers is not None:
-            self._workers.stop()
+        if self.workers is not None:
+            self.workers.stop()
 
     def loop_stopped(self, error: LoopUnavailableError) -> None:
         """In any thread: nothing runs on the loop any more. Resolve everything (invariant 1)."""
@@ -858,6 +866,8 @@ class Engine:
         self.inbox.discard_pending()
         if self._lanes is not None:
             self._lanes.close()
+        if self.workers is not None:
+            self.workers.disconnect()
         for run, result in self._cut_off(self._runs(), error):
             silence_pending_warning(run.task)
             if self.threads.on_idle(run, partial(self._retire, run, result)):
@@ -925,9 +935,9 @@ class Engine:
         if watch is not None:
             watch.stop()
         loop = self.inbox.loop
-        if self._workers is not None and loop is not None:
+        if self.workers is not None and loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed: there are no calls
-                loop.call_soon_threadsafe(self._workers.stop, context=Context())
+                loop.call_soon_threadsafe(self.workers.stop, context=Context())
         self.host.stop()
         atexit.unregister(self.exit)
 
@@ -941,17 +951,17 @@ class Engine:
         self.end_workers(wait=False)
 
     def end_workers(self, *, wait: bool) -> Future[None]:
-        """Let the worker threads end, and end the worker processes, if there are any. Any thread.
+        """Let the worker threads end, and end worker processes, or further loops. Any thread.
 
         Args:
             wait: Wait for the threads that are idle.
 
         Returns:
-            Done when the processes have ended.
+            Done when the processes or loops have ended.
         """
         self.threads.shutdown(wait=wait)
-        if self._workers is not None:
-            return self._workers.disconnect()
+        if self.workers is not None:
+            return self.workers.disconnect()
         ended: Future[None] = Future()
         ended.set_result(None)
         return ended
@@ -1010,11 +1020,15 @@ class Engine:
         if not isinstance(task, Run):
             return ""
         parts = []
-        itself, scope = task.task, task.scope  # read once: the run may end meanwhile
+        # Read once: the run may end meanwhile.
+        itself, scope, away = task.task, task.scope, task.away
         if itself is not None:
             started = tasks_where(itself.get_loop(), run_scope, scope)
             tasks = [itself, *(each for each in started if each is not itself)]
             parts += [format_task(each, self.host.thread_id) for each in tasks]
+        if away is not None and away.loop is not None:
+            tasks = tasks_where(away.loop, run_scope, scope)
+            parts += [format_task(each, away.thread_id) for each in tasks]
         parts.append(format_frames(self.threads.frames(task)))
         return "\n".join(part for part in parts if part)
 

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
 from contextvars import Context
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ from rxlanggraph.concurrency.tasks import close_left_behind, silence_pending_war
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 
-__all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "LoopHost", "OwnedLoop"]
+__all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "LoopHost", "OwnedLoop", "StopHooks"]
 
 _log = logging.getLogger("rxlanggraph")
 # Seconds that the tasks of an owned loop get to end when it stops. They were cancelled before,
@@ -41,16 +41,20 @@ _LAST_ROUND = 1.0
 _LOOK_EVERY = 0.25
 
 
-class EngineHooks(Protocol):
-    """What a loop host tells its engine."""
-
-    registry: RunRegistry
+class StopHooks(Protocol):
+    """What the host of an owned loop tells of its end."""
 
     def loop_stopping(self, error: LoopUnavailableError) -> None:
         """On the loop: accept nothing more, and cancel what runs."""
 
     def loop_stopped(self, error: LoopUnavailableError) -> None:
         """In any thread: the loop runs nothing any more; resolve what is left."""
+
+
+class EngineHooks(StopHooks, Protocol):
+    """What a loop host tells its engine."""
+
+    registry: RunRegistry
 
     def loop_paused(self, error: LoopUnavailableError) -> None:
         """In any thread, repeatedly: the loop has paused; give up what waits for it."""
@@ -100,7 +104,7 @@ class OwnedLoop:
     look_every: float | None = None
     paused: bool = False
 
-    def __init__(self, name: str, threads: RunThreads, hooks: EngineHooks) -> None:
+    def __init__(self, name: str, threads: RunThreads, hooks: StopHooks) -> None:
         # Written in start(), which the engine calls under its lifecycle lock.
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread_id: int | None = None
@@ -159,8 +163,21 @@ class OwnedLoop:
             _set_done(self.stopped)
             return
         self._stopping = True
-        with contextlib.suppress(RuntimeError):  # it has stopped by itself
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        self.tell(self.loop.stop)
+
+    def tell(self, callback: Callable[[], object]) -> bool:
+        """Have the loop call ``callback``, in an empty context. Any thread; never blocks.
+
+        Returns:
+            False if the loop has ended.
+        """
+        if self.loop is None:
+            return False
+        try:
+            self.loop.call_soon_threadsafe(callback, context=Context())
+        except RuntimeError:
+            return False
+        return True
 
     def _main(self, loop: asyncio.AbstractEventLoop, routing: RunRouting) -> None:
         self.thread_id = threading.get_ident()

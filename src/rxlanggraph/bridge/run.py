@@ -241,6 +241,12 @@ class _Crossing(Protocol):
     def post(self, run: Run) -> bool: ...
 
 
+class _Away(Protocol):
+    loop: asyncio.AbstractEventLoop | None
+
+    thread_id: int | None
+
+
 class Run(SharedLockFuture[StreamMessage]):
     """A ``concurrent.futures.Future`` whose cancellation reaches the coroutine behind it.
 
@@ -267,6 +273,9 @@ class Run(SharedLockFuture[StreamMessage]):
     # Of a run that hooks listen to, until they were told of its end. Written by its submitter, and
     # removed under the lock.
     observed: Observed | None = None
+    # Where its graph is called at the moment, if that is another loop than that of its bridge.
+    # Written on that loop; read by any thread. See `graph_loops`.
+    away: _Away | None = None
     # Whether its graph has stopped at a breakpoint. Confined to the loop.
     at_breakpoint = False
     # Whether a result of the same bridge led to it. Written before its hand-over.
@@ -418,6 +427,11 @@ class Run(SharedLockFuture[StreamMessage]):
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that the run executes on. Any thread; never blocks."""
         return self.place.loop
+
+    def executes_on(self, loop: asyncio.AbstractEventLoop | None) -> bool:
+        """Whether the code of its graph executes on ``loop``, if it does at all. On that loop."""
+        away = self.away
+        return loop is not None and (loop is self.place.loop or (away and away.loop) is loop)
 
     # -- for the deadlock detector -------------------------------------------------------------
 

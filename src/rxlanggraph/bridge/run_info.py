@@ -8,6 +8,7 @@ snapshots that are hardly ever taken.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
@@ -67,27 +68,23 @@ def _state_of(run: Run, phase: Phase) -> TaskState:
 def nodes_at_work(runs: Iterable[Run]) -> dict[RunScope | None, str]:
     """Find the nodes at work in those of ``runs`` that have begun. Any thread; never blocks.
 
-    One look at the tasks of the loop serves all runs, which belong to one bridge.
+    One look at the tasks of each loop serves all runs, which belong to one bridge.
 
     Returns:
         By the scope of a run, the names of its nodes; without the runs of which no node is found.
     """
-    scopes, loop = set(), None
+    scopes, loops = set(), set()
     for run in runs:
-        scope = run.scope
+        scope, away = run.scope, run.away
         if scope is not None:
             scopes.add(scope)
-            loop = loop or run.get_loop()
+            loops.add(run.get_loop() if away is None else away.loop)
     configs = sys.modules.get("langchain_core.runnables.config")
-    if loop is None or configs is None:  # no graph has been imported
-        return {}
-    try:
-        tasks = asyncio.all_tasks(loop)
-    except RuntimeError:  # more tasks come and go than can be listed
+    if configs is None:  # no graph has been imported
         return {}
     variable: ContextVar[Any] = configs.var_child_runnable_config
     found: dict[RunScope | None, set[str]] = {}
-    for task in tasks:
+    for task in itertools.chain.from_iterable(map(_tasks_of, loops)):
         context = context_of(task)
         scope = context.get(run_scope)
         if scope in scopes:
@@ -95,6 +92,13 @@ def nodes_at_work(runs: Iterable[Run]) -> dict[RunScope | None, str]:
             if path is not None:
                 found.setdefault(scope, set()).add(path)
     return {scope: ", ".join(_innermost(paths)) for scope, paths in found.items()}
+
+
+def _tasks_of(loop: asyncio.AbstractEventLoop | None) -> set[asyncio.Task[Any]]:
+    try:
+        return set() if loop is None else asyncio.all_tasks(loop)
+    except RuntimeError:  # more tasks come and go than can be listed
+        return set()
 
 
 def node_path(metadata: Mapping[str, Any] | None) -> str | None:

@@ -146,10 +146,10 @@ class RunThreads(Executor):
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Execute ``fn(*args, **kwargs)`` in a thread, for the calling run. Never blocks.
 
-        On the loop's thread. Cancelling the future before its thread has begun withdraws the call;
-        after that the thread runs on, its result is dropped, and its run holds its slot until the
-        thread ends. Works after `shutdown` too, as unfinished runs may continue; the thread then
-        ends with the call.
+        On the thread of the run's loop, or of that on which its graph is called. Cancelling the
+        future before its thread has begun withdraws the call; after that the thread runs on, its
+        result is dropped, and its run holds its slot until the thread ends. Works after `shutdown`
+        too, as unfinished runs may continue; the thread then ends with the call.
 
         Raises:
             RuntimeError: No thread can be started.
@@ -328,9 +328,14 @@ class RunThreads(Executor):
 
 
 def active_run() -> Run | None:
-    """The run in whose context this code executes, unless it has ended. On its loop."""
+    """The run that this code executes for, unless it has ended. On any loop.
+
+    Only on the loops of the run is it certain that it has not ended before this call is counted.
+    """
     run = current_run()
-    return run if run is not None and run.phase is Phase.RUNNING else None
+    if run is None or run.phase is not Phase.RUNNING:
+        return None
+    return run if run.executes_on(asyncio._get_running_loop()) else None
 
 
 class RunRouting:
@@ -352,9 +357,7 @@ class RunRouting:
         """Do what ``loop.run_in_executor`` does. On the loop's thread; never blocks."""
         if executor is None:
             run = active_run()
-            # Only on its own loop is the run certain to be unfinished when this call is counted.
-            mine = run is not None and run.get_loop() is self._loop
-            executor = run.executor if run is not None and mine else self._otherwise
+            executor = self._otherwise if run is None else run.executor
         return self._overridden(executor, func, *args)
 
     def release(self) -> None:

@@ -39,24 +39,31 @@ class RemoteGraph:
     Args:
         local: The driver's own graph.
         caller: Makes the calls.
+        here: Whether they are made in this process, on another loop: nothing else is elsewhere.
     """
 
-    def __init__(self, local: Any, caller: Caller) -> None:
+    steps: list[Any]
+    """Of a sequence whose calls are made here, with what stands for its graphs."""
+
+    def __init__(self, local: Any, caller: Caller, *, here: bool = False) -> None:
         self.local = local
+        name = getattr(local, "name", None)
+        self.name = name if isinstance(name, str) else type(local).__name__
         self._caller = caller
+        self._here = here
         saver = getattr(local, "checkpointer", None)
-        if any(name == type(saver).__name__ for name in in_memory_parts(local)):
+        if not here and any(name == type(saver).__name__ for name in in_memory_parts(local)):
             self.checkpointer: Any = _RemoteSaver(saver, caller)
 
     def __getattr__(self, name: str) -> Any:
         """Return what the driver's graph has under ``name``."""
-        if name == "steps":  # a sequence is called as a whole
+        if name == "steps" and not self._here:  # a sequence is called as a whole
             raise AttributeError(name)
         return getattr(self.local, name)
 
     def __repr__(self) -> str:
         """Return that of the driver's graph."""
-        return f"<{self.local!r} in worker processes>"
+        return f"<{self.local!r} {'on other loops' if self._here else 'in worker processes'}>"
 
     async def ainvoke(self, content: Any, config: Any = None, **options: Any) -> Any:
         """Call the graph in a worker. On the loop."""
@@ -80,6 +87,10 @@ class RemoteFunction:
         self.__name__ = getattr(local, "__name__", type(local).__name__)
         self.__signature__ = inspect.signature(local)  # by which a bridge knows what it asks for
         self._caller = caller
+
+    def __repr__(self) -> str:
+        """Return that of the driver's function."""
+        return repr(self.local)
 
     async def __call__(self, content: Any, **given: Any) -> Any:
         """Call the function in a worker. On the loop."""
@@ -109,18 +120,20 @@ class _RemoteSaver:
         return self._caller.stream(("checkpointer", "alist"), arguments, options)
 
 
-def remote(local: Any, caller: Caller) -> RemoteGraph | RemoteFunction:
+def remote(local: Any, caller: Caller, *, here: bool = False) -> RemoteGraph | RemoteFunction:
     """Return what stands for ``local``, a graph or function of the driver. Any thread.
+
+    The arguments are those of `RemoteGraph`.
 
     Raises:
         InvalidArgumentError: It is a sequence with a graph among its steps.
     """
     if not hasattr(local, "ainvoke"):
         return RemoteFunction(local, caller)
-    steps = getattr(local, "steps", None)
+    steps = None if here else getattr(local, "steps", None)
     if isinstance(steps, list) and any(hasattr(step, "aget_state") for step in steps):
         raise InvalidArgumentError(
             f"{local!r} is a sequence of graphs, which an executor cannot run; make one graph of "
             "it, with its steps as nodes"
         )
-    return RemoteGraph(local, caller)
+    return RemoteGraph(local, caller, here=here)

@@ -143,13 +143,13 @@ class RunCalls:
 
     def _abandon(self) -> None:
         self._over = True
-        for call in tuple(self._calls.values()):
+        for call in list(self._calls.values()):  # one call of a built-in, without the GIL too
             if call.limited is not None:
                 call.limited.gate.abandon(call.limited.ticket)
 
     def end(self) -> None:
         """Note the end of the run's coroutine, and so of all calls that it awaited."""
-        for number, call in tuple(self._calls.items()):
+        for number, call in list(self._calls.items()):
             if call.awaited:
                 self._calls.pop(number, None)
                 if call.limited is not None:
