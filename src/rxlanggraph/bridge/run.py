@@ -275,10 +275,11 @@ class Run(SharedLockFuture[StreamMessage]):
     withheld_by: Callable[[Run], Iterable[Run]] | None = None
     # Whether a run made in its context was cancelled. Any thread; never reset.
     child_cancelled = False
-    # Confined to the loop: the timer of its attempt; the limit that it has exceeded; its own
-    # time-out, not that of a child run.
+    # Confined to the loop: the timer of its attempt; the limit that it has exceeded, and the nodes
+    # in which it then was; its own time-out, not that of a child run.
     timer: asyncio.TimerHandle | None = None
     expired: TimeLimit | None = None
+    expired_in: str | None = None
     timeout_error: BaseException | None = None
     # Whether its loop ended it, by ending itself; whether it ever used a worker thread.
     cut_off = False
@@ -466,7 +467,7 @@ class Run(SharedLockFuture[StreamMessage]):
     def begin_attempt(self) -> None:
         """Give it its time again. On the loop."""
         self.attempts += 1
-        self.expired = None
+        self.expired = self.expired_in = None
 
     def _timeout_error(self) -> RunTimeoutError:
         limit, options = self.expired, self.options
@@ -474,7 +475,9 @@ class Run(SharedLockFuture[StreamMessage]):
         seconds = options.deadline if limit == "deadline" else getattr(options.limits, limit)
         waited = limit == "deadline" and self.phase in {Phase.NEW, Phase.WAITING}
         suffix = "; it has not begun" if waited else ""
-        return RunTimeoutError(f"{self.label} {overrun(limit, seconds)}{suffix}", limit=limit)
+        return RunTimeoutError(
+            f"{self.label} {overrun(limit, seconds)}{suffix}", limit=limit, node=self.expired_in
+        )
 
     def waiting_limits(self) -> list[tuple[TimeLimit, float]]:
         """What limits its wait for its start, each with the seconds that are left. Any thread."""

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
-from typing import Any
+from contextvars import Context, ContextVar
+from typing import Any, TypeAlias
 
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.registry import Entry, TaskInfo, TaskState
 
-__all__ = ["info_of_run", "node_path", "nodes_at_work"]
+__all__ = ["NodeLook", "info_of_run", "node_path", "nodes_at_work"]
+
+_Config: TypeAlias = Mapping[str, Any]
 
 
 def info_of_run(
@@ -78,23 +80,57 @@ def nodes_at_work(runs: Iterable[Run]) -> dict[RunScope | None, str]:
         if scope is not None:
             scopes.add(scope)
             loop = loop or run.get_loop()
-    configs = sys.modules.get("langchain_core.runnables.config")
-    if loop is None or configs is None:  # no graph has been imported
+    if loop is None:
+        return {}
+    found = {scope: _names(configs) for scope, configs in _configs(loop).items() if scope in scopes}
+    return {scope: names for scope, names in found.items() if names is not None}
+
+
+class NodeLook:
+    """Tells in which nodes single runs are, as `nodes_at_work` does for many. Confined to the loop.
+
+    Runs that ask within one iteration of the loop share one look at its tasks: if the time of ten
+    thousand is over at once, each would otherwise look at the tasks of all others.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[RunScope | None, list[_Config]] | None = None
+
+    def nodes_of(self, run: Run) -> str | None:
+        """Return the names of the nodes at work in ``run``; None if none is found."""
+        if self._found is None:
+            loop = asyncio.get_running_loop()
+            self._found = _configs(loop)
+            loop.call_soon(self._forget, context=Context())
+        return _names(self._found.get(run.scope, ()))
+
+    def _forget(self) -> None:
+        self._found = None
+
+
+def _configs(loop: asyncio.AbstractEventLoop) -> dict[RunScope | None, list[_Config]]:
+    """Find the configs of the tasks of ``loop``, by the scope of the run that a task belongs to."""
+    module = sys.modules.get("langchain_core.runnables.config")
+    if module is None:  # no graph has been imported
         return {}
     try:
         tasks = asyncio.all_tasks(loop)
     except RuntimeError:  # more tasks come and go than can be listed
         return {}
-    variable: ContextVar[Any] = configs.var_child_runnable_config
-    found: dict[RunScope | None, set[str]] = {}
+    variable: ContextVar[_Config | None] = module.var_child_runnable_config
+    found: dict[RunScope | None, list[_Config]] = {}
     for task in tasks:
         context = context_of(task)
-        scope = context.get(run_scope)
-        if scope in scopes:
-            path = node_path((context.get(variable) or {}).get("metadata"))
-            if path is not None:
-                found.setdefault(scope, set()).add(path)
-    return {scope: ", ".join(_innermost(paths)) for scope, paths in found.items()}
+        config = context.get(variable)
+        if config is not None:
+            found.setdefault(context.get(run_scope), []).append(config)
+    return found
+
+
+def _names(configs: Iterable[_Config]) -> str | None:
+    """Return the names of the innermost nodes that ``configs`` are those of; None without any."""
+    paths = {path for each in configs if (path := node_path(each.get("metadata"))) is not None}
+    return ", ".join(_innermost(paths)) or None
 
 
 def node_path(metadata: Mapping[str, Any] | None) -> str | None:
