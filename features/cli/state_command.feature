@@ -266,6 +266,26 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
       | RXLANGGRAPH_STATE_PASSWORD      |
       | RXLANGGRAPH_STATE_PASSWORD_FILE |
 
+  Scenario Outline: What the encoding of a terminal does not have is shown as escapes: <encoding>
+    Given a store whose queue has the name 日本ü
+    When "rxlanggraph state URL queues" is run there, and its output is in <encoding>
+    Then the exit status is 0
+    And standard output says "<name>"
+
+    Examples:
+      | encoding | name          |
+      | cp1252   | \u65e5\u672cü |
+      | cp932    | 日本\xfc      |
+
+  Scenario: On a full disk a store cannot be read, now and later, and the error says why
+    Given a store with 3 tasks that wait
+    When "rxlanggraph state URL queues" is run there where the disk is full
+    Then the exit status is 5
+    And standard error says "the disk may be full"
+    When "rxlanggraph state URL queues" is run there where the disk is full
+    Then the exit status is 5
+    And standard error says "the disk may be full"
+
   Scenario: Control characters in names do not reach the terminal
     Given a store whose queue and worker have names with control characters
     When "rxlanggraph state URL queues" is run there

@@ -121,11 +121,12 @@ class Heartbeat:
         try:
             await self.renew(owner)
         except Exception as error:
-            # Whatever the error: unless the server has refused, the lease can still be renewed. A
-            # traceback would add nothing to the report of an unreachable server.
-            _logger.warning(
-                "a lease could not be renewed, trying again: %s",
-                error,
-                exc_info=not isinstance(error, StateUnavailableError),
-            )
+            # Whatever the error: unless the server has refused, the lease can still be renewed.
+            if not isinstance(error, StateUnavailableError):
+                _logger.warning("a lease could not be renewed, trying again", exc_info=True)
+            elif self._client.is_renewing:
+                self._client.is_renewing = False
+                _logger.warning("leases cannot be renewed, trying again: %s", error)
             self._beat_at(self._client.loop.time() + self._lease / 10)
+        else:
+            self._client.is_renewing = True
