@@ -222,6 +222,26 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
     Then the exit status is 0
     And standard output says "{"line":4,"
 
+  Scenario: With --journal, a store that is not a journal is refused, and not shown as an empty one
+    Given an empty folder
+    And a store with a task in the file "store.db" there
+    When I run "rxlanggraph state --journal store.db queues"
+    Then the exit status is 2
+    And standard error says "store.db is not a journal"
+
+  Scenario Outline: An option of the store behind its URL is refused with a remedy: <option>
+    Given an empty folder
+    And a store with a task in the file "store.db" there
+    When I run "rxlanggraph state store.db <option> queues"
+    Then the exit status is 2
+    And standard error says "write <name> before URL"
+
+    Examples:
+      | option        | name        |
+      | --namespace x | --namespace |
+      | --namespace=x | --namespace |
+      | --journal     | --journal   |
+
   Scenario Outline: <place> is refused, and nothing is made there
     Given an empty folder
     When I run "rxlanggraph state <place> queues"

@@ -117,6 +117,15 @@ def step_a_store_whose_queue_has_the_name(context: Context, name: str) -> None:
     run(fill_it())
 
 
+@given('a store with a task in the file "{name}" there')
+def step_a_store_with_a_task_in_the_file_name_there(context: Context, name: str) -> None:
+    async def fill_it() -> None:
+        async with open_state(f"sqlite:///{context.folder / name}") as state:
+            await state.add_tasks("q", [1])
+
+    run(fill_it())
+
+
 @given("an empty folder")
 def step_an_empty_folder(context: Context) -> None:
     in_folder(context)

@@ -123,7 +123,8 @@ class Heartbeat:
         except Exception as error:
             # Whatever the error: unless the server has refused, the lease can still be renewed.
             if not isinstance(error, StateUnavailableError):
-                _logger.warning("a lease could not be renewed, trying again", exc_info=True)
+                words = "a lease could not be renewed, trying again: %s"
+                _logger.warning(words, error, exc_info=True)
             elif self._client.is_renewing:
                 self._client.is_renewing = False
                 _logger.warning("leases cannot be renewed, trying again: %s", error)
