@@ -48,6 +48,30 @@ Feature: What runs are doing can be seen, and chosen runs cancelled
     When 5 messages wait in a graph, and a snapshot is taken
     Then the tasks of the loop were looked through 1 time
 
+  Scenario Outline: The error of a run whose time is over names the node that it was in: <what>, <options>
+    Given an open bridge on its own loop
+    When <what> is at work until its time is over, with <options>
+    Then its error names the node <node>
+
+    Examples:
+      | what                              | options                                    | node           |
+      | a graph of one async node         | timeout=0.5                                | "wait"         |
+      | a graph of one sync node          | timeout=TimeLimits(run=0.5)                | "block"        |
+      | a graph within a graph            | deadline=0.5                               | "outer\|wait"  |
+      | a graph within a graph            | timeout=0.5, retry=1                       | "outer\|wait"  |
+      | a graph of two nodes at once      | timeout=0.5                                | "block, wait"  |
+      | a stream of a graph with one node | timeout=TimeLimits(first_chunk=0.5)        | "wait"         |
+      | a function                        | timeout=0.5                                | None           |
+
+  Scenario: A run whose time is over in the pause between two attempts was in no node
+    When in virtual time a graph fails, and its run's time is over in the pause before the next attempt
+    Then its error names the node None
+
+  Scenario: Runs whose time is over at once share one look for the nodes that they were in
+    When in virtual time 50 messages wait in a graph until their time is over
+    Then the tasks of the loop were looked through 1 time
+    And their errors name the node "wait"
+
   Scenario: Chosen runs are cancelled, the others continue
     Given an open bridge on its own loop
     When 3 messages wait in a graph on the threads "a, b, a"

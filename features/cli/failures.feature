@@ -39,6 +39,9 @@ Feature: The failures of a run can be diagnosed
 
       async def endless(content):
           await asyncio.Event().wait()
+
+      endless_inner = StateGraph(State).add_node("price", endless).add_edge(START, "price").compile()
+      stuck = StateGraph(State).add_node("order", endless_inner).add_edge(START, "order").compile()
       """
     And the file "in.jsonl"
       """
@@ -123,6 +126,25 @@ Feature: The failures of a run can be diagnosed
       | with             | options           | again             |
       |                  |                   |                   |
       | , with a journal | --journal a.sqlite | --journal b.sqlite |
+
+  Scenario Outline: The record of a line whose time was over has the node that it was in<with>
+    Given the file "in.jsonl"
+      """
+      {"n": 1}
+      {"n": 2}
+      """
+    When I run "rxlanggraph run graphs.py:stuck -i in.jsonl -o out.jsonl --timeout 0.5 --retries 1 <options>"
+    Then "out.jsonl" has these records in any order
+      | line | status    | error.node   | attempts |
+      | 1    | timed_out | order\|price | 2        |
+      | 2    | timed_out | order\|price | 2        |
+    When I run "rxlanggraph errors <source>"
+    Then the output has a row "2 timed_out RunTimeoutError order|price the run of message * 1, 2"
+
+    Examples:
+      | with             | options              | source     |
+      |                  | --ordered            | out.jsonl  |
+      | , with a journal | --ordered --journal run.sqlite | run.sqlite |
 
   Scenario: --verbose logs failed attempts and lines, and what the graph logs
     Given the file "in.jsonl"

@@ -31,7 +31,7 @@ Feature: rxlanggraph journal drop deletes a journal, and nothing else
     When I run "rxlanggraph status j"
     Then the exit status is 2
     And standard error says "is not a journal"
-    When I run "rxlanggraph state --journal j keys --json"
+    When I run "rxlanggraph state --namespace journal:run j keys --json"
     Then its JSON has 0 lines
     When I run "rxlanggraph run graphs.py:double -i in.jsonl -o again.jsonl --journal j"
     Then the lines of "again.jsonl" are "1, 2, 3" in any order

@@ -314,6 +314,27 @@ Feature: The command knows LangGraph projects: langgraph.json, .env, and what ma
       | 1    | ok     | {"unit": "mi", "limit": 10} | dry               |
       | 2    | ok     | {"unit": "mi", "limit": 10} | dry               |
 
+  Scenario Outline: The files of --context and --config may be <format>
+    Given the file "config.<suffix>" with the bytes
+      """
+      <config>
+      """
+    And the file "context.<suffix>" with the bytes
+      """
+      <context>
+      """
+    When I run "rxlanggraph run agent -i in.jsonl --config config.<suffix> --context context.<suffix>"
+    Then the output has these records in any order
+      | line | status | content.seen                                                                                 |
+      | 1    | ok     | {"context": {"unit": "2026-11-24", "limit": 3}, "tags": ["a", "b"], "depth": 7, "tone": "dry"} |
+      | 2    | ok     | {"context": {"unit": "2026-11-24", "limit": 3}, "tags": ["a", "b"], "depth": 7, "tone": "dry"} |
+
+    Examples:
+      | format | suffix | config                                                                            | context                        |
+      | YAML   | yaml   | {tags: &t [a, b], recursion_limit: 7, metadata: {of: *t}, configurable: {tone: dry}} | {unit: 2026-11-24, limit: 3}   |
+      | YAML   | YML    | {tags: [a, b], recursion_limit: 7, configurable: {<<: {tone: dry}}}               | {"unit": "2026-11-24", "limit": 3} |
+      | TOML   | toml   | tags = ["a", "b"]\nrecursion_limit = 7\nconfigurable.tone = "dry"                 | unit = 2026-11-24\nlimit = 3   |
+
   Scenario: A factory gets --config
     Given the file "config.json"
       """
@@ -423,12 +444,36 @@ Feature: The command knows LangGraph projects: langgraph.json, .env, and what ma
       | agent                | --config config.json                    | {"configurable": [}               | line 1, column 19              | config.json                |
       | agent                | --config config.json                    | [1]                               | config.json                    | an object                  |
       | agent                | --config none.json                      | {}                                | none.json                      | No such file               |
+      | agent                | --config none.yaml                      | {}                                | none.yaml                      | No such file               |
       | agent                | --config config.json --journal j.sqlite | {"configurable": {"thread_id": "x"}} | bound to the thread 'x'     | --journal                  |
       | agent                | --context unit                          | {}                                | unit                           | KEY=VALUE                  |
       | agent                | --context config.json                   | [1]                               | config.json                    | an object                  |
       | agent                | --context size=3                        | {}                                | size                           | context_schema             |
       | agent                | --context limit=3                       | {}                                | unit                           | context_schema             |
       | app/plain.py:double  | --context unit=km                       | {}                                | context is passed to           | add it, or leave           |
+
+  Scenario Outline: <What> that is wrong is one error at the start
+    Given the file "<file>" with the bytes
+      """
+      <content>
+      """
+    When I run "rxlanggraph run agent -i in.jsonl -o out.jsonl <option> <file>"
+    Then the exit status is 2
+    And standard error is one line that says "<file>", "<problem>" and "<remedy>"
+
+    Examples:
+      | What                    | option    | file     | content                            | problem                                            | remedy              |
+      | YAML with a syntax error | --config  | c.yaml   | tags: [nightly                     | is not YAML: while parsing a flow sequence         | line 1, column 15   |
+      | YAML of two documents   | --config  | c.yml    | tags: []\n---\ntags: []            | another document at line 2, column 1               | write an object     |
+      | YAML of a list          | --context | c.yaml   | [1]                                | is YAML, but not an object                         | KEY=VALUE           |
+      | Empty YAML              | --context | c.yaml   | # nothing                          | is YAML, but not an object                         | KEY=VALUE           |
+      | YAML with a Norwegian key | --context | c.yaml | unit: km\nno: 3                    | the key no is not text, but False                  | line 2, column 1    |
+      | YAML with a wrong number | --context | c.yaml  | {unit: km, limit: !!int x}         | invalid literal                                    | line 1, column 19   |
+      | YAML with a foreign tag | --context | c.yaml   | unit: !!python/name:os.system x    | could not determine a constructor                  | line 1, column 7    |
+      | YAML with bytes         | --context | c.yaml   | unit: !!binary aGk=                | could not determine a constructor                  | line 1, column 7    |
+      | YAML that contains itself | --context | c.yaml | unit: &u [*u]                      | Circular reference                                 | KEY=VALUE           |
+      | TOML with a syntax error | --config  | c.toml   | tags = [}                          | is not TOML                                        | line 1, column 9    |
+      | TOML with a wrong value | --config  | c.toml   | tags = "x"                         | tags is 'x'                                        | a list of strings   |
 
   # -- real things that a factory opens -------------------------------------------------------------
 

@@ -222,6 +222,26 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
     Then the exit status is 0
     And standard output says "{"line":4,"
 
+  Scenario: With --journal, a store that is not a journal is refused, and not shown as an empty one
+    Given an empty folder
+    And a store with a task in the file "store.db" there
+    When I run "rxlanggraph state --journal store.db queues"
+    Then the exit status is 2
+    And standard error says "store.db is not a journal"
+
+  Scenario Outline: An option of the store behind its URL is refused with a remedy: <option>
+    Given an empty folder
+    And a store with a task in the file "store.db" there
+    When I run "rxlanggraph state store.db <option> queues"
+    Then the exit status is 2
+    And standard error says "write <name> before URL"
+
+    Examples:
+      | option        | name        |
+      | --namespace x | --namespace |
+      | --namespace=x | --namespace |
+      | --journal     | --journal   |
+
   Scenario Outline: <place> is refused, and nothing is made there
     Given an empty folder
     When I run "rxlanggraph state <place> queues"
@@ -265,6 +285,26 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
       | where                           |
       | RXLANGGRAPH_STATE_PASSWORD      |
       | RXLANGGRAPH_STATE_PASSWORD_FILE |
+
+  Scenario Outline: What the encoding of a terminal does not have is shown as escapes: <encoding>
+    Given a store whose queue has the name 日本ü
+    When "rxlanggraph state URL queues" is run there, and its output is in <encoding>
+    Then the exit status is 0
+    And standard output says "<name>"
+
+    Examples:
+      | encoding | name          |
+      | cp1252   | \u65e5\u672cü |
+      | cp932    | 日本\xfc      |
+
+  Scenario: On a full disk a store cannot be read, now and later, and the error says why
+    Given a store with 3 tasks that wait
+    When "rxlanggraph state URL queues" is run there where the disk is full
+    Then the exit status is 5
+    And standard error says "the disk may be full"
+    When "rxlanggraph state URL queues" is run there where the disk is full
+    Then the exit status is 5
+    And standard error says "the disk may be full"
 
   Scenario: Control characters in names do not reach the terminal
     Given a store whose queue and worker have names with control characters

@@ -23,7 +23,7 @@ Feature: A snapshot has a bounded picture of what happens in a bridge
   Scenario Outline: Failures are counted by kind, with what they say only if that is shown
     Given a bridge that is looked at, with content <shown>
     When 3 messages fail, 2 take too long and 1 asks
-    Then the snapshot has 3 failures of ValueError in check, and 2 of RunTimeoutError
+    Then the snapshot has 3 failures of ValueError in check, and 2 of RunTimeoutError in work
     And what messages say is <there> in the snapshot
 
     Examples:

@@ -133,6 +133,36 @@ Feature: No more tasks of a queue are claimed at once than its workers have decl
     When 5 workers of one state that never poll work on them, one task at once
     Then each task was completed once, and 1 was claimed at once, at most
 
+  Scenario Outline: A place that is free wakes one of the workers of a state that wait for it: <backend>
+    Given a queue of 60 tasks in <backend>
+    When 50 workers of one state that never poll wait for one place, which each of them frees
+    Then they have called the backend 50 times for it
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+  Scenario Outline: A worker that was woken for a place, and is cancelled, leaves it to the next one: <backend>
+    Given a queue of 60 tasks in <backend>
+    When a worker that was woken for a place is cancelled, at each of 12 moments
+    Then the next one has had the place, 12 times
+
+    Examples:
+      | backend |
+      | memory  |
+      | SQLite  |
+
+    @postgresql
+    Examples:
+      | backend    |
+      | PostgreSQL |
+
+    @valkey
+    Examples:
+      | backend |
+      | Valkey  |
+
   Scenario: A limit that is raised, or taken back, wakes the workers that wait for it
     Given a queue of 10 tasks in memory
     When the limit is raised, and then taken back, while workers wait that never poll

@@ -115,6 +115,30 @@ Feature: Periodic tasks are added once for each due time, and old tasks purged, 
     When the states are closed while they run
     Then both end with StateClosedError
 
+  # -- threads without a loop ----------------------------------------------------------------------
+
+  Scenario Outline: In a thread without a loop a scheduler runs for as long as a block: <end>
+    Given a state of a thread without a loop
+    When a scheduler runs there during a block that claims a task, which <end>
+    Then the block has ended with <error>, and the scheduler with it
+
+    Examples:
+      | end                       | error             |
+      | ends                      | None              |
+      | raises a LookupError      | LookupError       |
+      | sees it fail              | OSError           |
+
+  Scenario Outline: A block in which a scheduler runs is refused <where>
+    Given a state of a thread without a loop
+    When a block in which a scheduler runs is entered <where>
+    Then it is refused with <error>, which says "<words>"
+
+    Examples:
+      | where                | error                | words                    |
+      | on the state's loop  | BlockingCallError    | await the method there   |
+      | a second time        | UsageError           | run_threadsafe()         |
+      | after its loop ended | LoopUnavailableError | is not running           |
+
   Scenario Outline: <What> is refused where it is declared
     When a schedule or scheduler is declared with <what>
     Then it is refused with <error>, which says "<words>"

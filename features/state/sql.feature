@@ -80,7 +80,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
   Scenario: A file that may only be read is refused at the first write
     Given an empty store in SQLite
     When a state writes to it that may only read it
-    Then InvalidArgumentError is raised, which says "readonly"
+    Then InvalidArgumentError is raised, which says "readonly database: even readers have to write to it"
 
   Scenario: A file that is not a database is refused
     Given a file that is not a database

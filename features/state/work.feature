@@ -109,6 +109,11 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
     When the server goes, and its worker completes it in vain, and again 10 seconds later
     Then there is one result, and no error was raised
 
+  Scenario: That leases cannot be renewed is reported once in each outage, however many there are
+    Given an item in a queue
+    When 20 claims and locks are held while the server is away for a minute, two times
+    Then 2 warnings were logged, which say "leases cannot be renewed"
+
   Scenario: A claim that outlives its state is refused, and its heartbeat ends
     Given an item in a queue
     When its worker completes it after its state was closed

@@ -243,11 +243,15 @@ class RunTimeoutError(RunError, TimeoutError):
     Attributes:
         limit: Which limit it exceeded: one of the `TimeLimits`, or ``"deadline"``. None if the
             error was made from a result of which only the status is known.
+        node: The node in which the run was then; in a subgraph, after the nodes that called it
+            (``outer|inner``); several are separated by commas. None if it had not begun, was
+            between two nodes, is no graph, or is executed in another process.
     """
 
-    def __init__(self, message: str, *, limit: str | None = None) -> None:
+    def __init__(self, message: str, *, limit: str | None = None, node: str | None = None) -> None:
         super().__init__(message)
         self.limit = limit
+        self.node = node
 
 
 class RunCancelledError(RunError):
@@ -352,7 +356,7 @@ def error_text(error: BaseException) -> str:
 
 
 def node_of(error: BaseException) -> str | None:
-    """Return the node that raised ``error``; None if no node did.
+    """Return the node that raised ``error``, or was cut off by a time limit; None if no node.
 
     In a subgraph, after the nodes that called it, as in LangGraph's namespaces: ``outer|inner``.
     """
@@ -363,4 +367,7 @@ def node_of(error: BaseException) -> str | None:
         if isinstance(note, str) and (match := _NOTE.match(note))
     ]
     # An exception that is raised again and again has the notes of each time.
-    return encodable("|".join(dict.fromkeys(found))) if found else None
+    if found:
+        return encodable("|".join(dict.fromkeys(found)))
+    node = error.node if isinstance(error, RunTimeoutError) else None
+    return None if node is None else encodable(node)

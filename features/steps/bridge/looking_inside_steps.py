@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import tenacity
 from behave import then, when
 from behave.runner import Context
 from langgraph.graph import END, START, StateGraph
 
-from rxlanggraph import errors
+from rxlanggraph import TimeLimits, errors
 from rxlanggraph.bridge import run_info
 from rxlanggraph.registry import TaskInfo
-from support.bridge.bridges import answer, on_loop, send
+from rxlanggraph.testing import VirtualBridge
+from support.bridge.bridges import answer, arguments, on_loop, send
 from support.bridge.graphs import State, graph_of
 from support.concurrency.patching import patch
 from support.concurrency.waiting import LIMIT, Gate, in_threads, thread
@@ -134,6 +136,58 @@ def step_what_is_at_work(context: Context, what: str) -> None:
     context.work.began.wait_for(2 if "two nodes" in what else 1)
 
 
+@when("{what} is at work until its time is over, with {options}")
+def step_what_is_at_work_until_its_time_is_over(context: Context, what: str, options: str) -> None:
+    graph, chosen = _graph_at_work(context, what), arguments(options)
+    if what == "a stream of a graph with one node":
+        context.reader = context.bridge.astream(graph, {"value": 0}, **chosen)
+        context.futures.append(context.reader.run)
+    else:
+        chosen["errors"] = "emit"
+        context.futures.append(context.bridge.create_future_task(graph, {"value": 0}, **chosen))
+
+
+@when(
+    "in virtual time a graph fails, and its run's time is over in the pause before the next attempt"
+)
+def step_in_virtual_time_a_graph_fails_and_its_time_is_over_in_the_pause(context: Context) -> None:
+    async def fail(_: State) -> None:
+        raise ValueError("not yet")
+
+    retry = tenacity.AsyncRetrying(wait=tenacity.wait_fixed(9))
+    limits = TimeLimits(attempt=2, run=5)
+    with VirtualBridge() as bridge:
+        run = bridge.create_future_task(
+            _graph(("fail", fail)), {"value": 0}, retry=retry, timeout=limits, errors="emit"
+        )
+        context.futures = [run]
+        bridge.run(asyncio.sleep(10))
+
+
+@when("in virtual time 50 messages wait in a graph until their time is over")
+def step_in_virtual_time_50_messages_wait_in_a_graph(context: Context) -> None:
+    async def wait(_: State) -> None:
+        await asyncio.sleep(100)
+
+    graph = _graph(("wait", wait))
+    _count_looks(context)
+    with VirtualBridge(max_concurrency=50) as bridge:
+        context.futures = [
+            bridge.create_future_task(graph, {"value": 0}, timeout=9, errors="emit")
+            for _ in range(50)
+        ]
+        bridge.run(asyncio.sleep(10))
+
+
+@then("its error names the node {node}")
+@then("their errors name the node {node}")
+def step_its_error_names_the_node(context: Context, node: str) -> None:
+    for future in context.futures:
+        error = future.result(LIMIT).error
+        assert isinstance(error, errors.RunTimeoutError), error
+        assert error.node == (None if node == "None" else node.strip('"')), error.node
+
+
 @then("the snapshot tells the node {node}")
 def step_the_snapshot_tells_the_node(context: Context, node: str) -> None:
     (info,) = _snapshot(context)
@@ -170,6 +224,7 @@ def _count_looks(context: Context) -> None:
 
     class Asyncio:
         all_tasks = staticmethod(look)
+        get_running_loop = staticmethod(asyncio.get_running_loop)
 
     patch(context, run_info, "asyncio", Asyncio)
 

@@ -106,6 +106,26 @@ def step_a_state_there_whose_password_is_in_variable(context: Context, variable:
     context.add_cleanup(patched.stop)
 
 
+@given("a store whose queue has the name {name}")
+def step_a_store_whose_queue_has_the_name(context: Context, name: str) -> None:
+    context.url = servers.fresh_url(context, "SQLite")
+
+    async def fill_it() -> None:
+        async with open_state(context.url) as state:
+            await state.add_tasks(name, [1])
+
+    run(fill_it())
+
+
+@given('a store with a task in the file "{name}" there')
+def step_a_store_with_a_task_in_the_file_name_there(context: Context, name: str) -> None:
+    async def fill_it() -> None:
+        async with open_state(f"sqlite:///{context.folder / name}") as state:
+            await state.add_tasks("q", [1])
+
+    run(fill_it())
+
+
 @given("an empty folder")
 def step_an_empty_folder(context: Context) -> None:
     in_folder(context)
@@ -117,6 +137,20 @@ def step_an_empty_folder(context: Context) -> None:
 @when('"{line}" is run there')
 def step_line_is_run_there(context: Context, line: str) -> None:
     context.ended = command.run_here(in_place(context, line), context.folder, context.stdin)
+
+
+@when('"{line}" is run there, and its output is in {encoding}')
+def step_line_is_run_there_and_its_output_is_in_encoding(
+    context: Context, line: str, encoding: str
+) -> None:
+    context.ended = command.run_here(
+        in_place(context, line), context.folder, context.stdin, encoding=encoding
+    )
+
+
+@when('"{line}" is run there where the disk is full')
+def step_line_is_run_there_where_the_disk_is_full(context: Context, line: str) -> None:
+    context.ended = command.run_without_room(in_place(context, line), context.folder)
 
 
 @when('"{line}" is run there, and its output closed after a line')

@@ -177,7 +177,7 @@ def step_3_messages_fail_2_take_too_long_and_1_asks(context: Context) -> None:
     world.finish()
 
 
-@then("the snapshot has 3 failures of ValueError in check, and 2 of RunTimeoutError")
+@then("the snapshot has 3 failures of ValueError in check, and 2 of RunTimeoutError in work")
 def step_the_snapshot_has_3_failures_of_valueerror_in_check(context: Context) -> None:
     kinds = [
         (kind["name"], kind["status"], kind["type"], kind["node"], kind["count"])
@@ -185,7 +185,7 @@ def step_the_snapshot_has_3_failures_of_valueerror_in_check(context: Context) ->
     ]
     assert kinds == [
         ("clerk", "error", "ValueError", "check", 3),
-        ("clerk", "timed_out", "RunTimeoutError", None, 2),
+        ("clerk", "timed_out", "RunTimeoutError", "work", 2),
     ], kinds
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from functools import partial
 from typing import Any
 
@@ -10,7 +12,7 @@ from behave.runner import Context
 from rxlanggraph import errors
 from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state import Claim
+from rxlanggraph.state import Claim, leases
 from rxlanggraph.state.retry import compensate
 from support.concurrency.patching import patch
 from support.concurrency.raising import raised
@@ -138,6 +140,38 @@ def step_the_server_goes_and_its_worker_completes_it_in_vain_and(context: Contex
         await claim.complete("second")
 
     world(context).run(work())
+
+
+@when("{count:d} claims and locks are held while the server is away for a minute, two times")
+def step_count_claims_and_locks_are_held_while_the_server_is_away(
+    context: Context, count: int
+) -> None:
+    records: list[logging.LogRecord] = []
+    patch(context, leases._logger, "handle", records.append)
+
+    async def work() -> None:
+        state, server = context.state, world(context).server(context.state)
+        await state.add_tasks("q", range(count))
+        async with contextlib.AsyncExitStack() as held:
+            claims = [await claimed(state, 120) for _ in range(count // 2)]
+            for number in range(count // 2):
+                await held.enter_async_context(state.lock(f"l{number}", 120))
+            for _ in range(2):
+                server.gone = float("inf")
+                await asyncio.sleep(60)
+                server.gone = 0
+                await asyncio.sleep(60)
+            for claim in claims:
+                await claim.complete("second")
+
+    world(context).run(work())
+    context.logged = [record.getMessage() for record in records]
+
+
+@then('{count:d} warnings were logged, which say "{text}"')
+def step_count_warnings_were_logged_which_say(context: Context, count: int, text: str) -> None:
+    assert len(context.logged) == count, context.logged
+    assert all(text in each for each in context.logged), context.logged
 
 
 @then("there is one result, and no error was raised")

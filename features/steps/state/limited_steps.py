@@ -110,6 +110,28 @@ def step_count_workers_of_one_state_work_on_them(context: Context, count: int) -
         context.held = run(limited.work_in_one_state(context.url, count))
 
 
+@when("{count:d} workers of one state that never poll wait for one place, which each of them frees")
+def step_count_workers_of_one_state_wait_for_one_place(context: Context, count: int) -> None:
+    with arriving.never_polling() as pauses:
+        context.calls = run(limited.take_turns(context.url, count, pauses))
+
+
+@then("they have called the backend {count:d} times for it")
+def step_they_have_called_the_backend_count_times_for_it(context: Context, count: int) -> None:
+    assert context.calls == count, context.calls
+
+
+@when("a worker that was woken for a place is cancelled, at each of {count:d} moments")
+def step_a_worker_that_was_woken_for_a_place_is_cancelled(context: Context, count: int) -> None:
+    with arriving.never_polling() as pauses:
+        context.items = run(limited.pass_on(context.url, count, pauses))
+
+
+@then("the next one has had the place, {count:d} times")
+def step_the_next_one_has_had_the_place_count_times(context: Context, count: int) -> None:
+    assert len(context.items) == len(set(context.items)) == count, context.items
+
+
 @when("the limit is raised, and then taken back, while workers wait that never poll")
 def step_the_limit_is_raised_and_then_taken_back(context: Context) -> None:
     with arriving.never_polling():

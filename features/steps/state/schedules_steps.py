@@ -7,7 +7,7 @@ import itertools
 import json
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,21 @@ from unittest import mock
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.state import Retention, Schedule, Scheduler, State, Task, open_state
+from rxlanggraph.state import (
+    Retention,
+    Schedule,
+    Scheduler,
+    State,
+    Task,
+    open_state,
+    open_state_threadsafe,
+)
 from support.cli import command
 from support.concurrency.raising import check_error, error_of
-from support.concurrency.waiting import LIMIT
+from support.concurrency.waiting import LIMIT, Gate
 from support.servers import servers
 from support.state.schedule_process import QUEUE, START, ScheduleProcess, ToldClock, minutely
+from support.state.state_threads import LoopThread
 from support.state.state_world import World, slowly, world
 
 # Seconds: how long the other process waits for the lock of one that is killed. Longer than a busy
@@ -507,3 +516,78 @@ def step_it_lists_the_schedule_with_its_expression_time_zone(context: Context) -
     done = datetime.fromtimestamp(START, UTC).isoformat(timespec="milliseconds")
     assert cells == ["s", "* * * * *", "UTC", QUEUE, done], context.ended
     assert json.loads(context.json.out)["name"] == "s", context.json
+
+
+# -- threads without a loop ------------------------------------------------------------------------
+
+
+@given("a state of a thread without a loop")
+def step_a_state_of_a_thread_without_a_loop(context: Context) -> None:
+    context.loop_thread = LoopThread()
+    context.add_cleanup(context.loop_thread.close)
+    context.stack = contextlib.ExitStack()
+    context.add_cleanup(context.stack.close)
+    state = context.stack.enter_context(
+        open_state_threadsafe(context.loop_thread.loop, "memory:threads")
+    )
+    context.state = state
+    # A minute later each time that it is asked for; after what is due then, nothing is due.
+    context.times = itertools.count(START, 60)
+    context.scheduler = Scheduler(
+        state,
+        [every("*")],
+        clock=lambda: next(context.times),
+        sleep=lambda _: asyncio.Event().wait(),
+    )
+
+
+@when("a scheduler runs there during a block that claims a task, which {end}")
+def step_a_scheduler_runs_there_during_a_block(context: Context, end: str) -> None:
+    def times_until_the_clock_fails() -> Iterator[int]:
+        yield from (START, START + 60)
+        raise OSError
+
+    if end == "sees it fail":
+        context.times = times_until_the_clock_fails()
+
+    def block() -> None:
+        sync = context.state.sync
+        with context.scheduler.run_threadsafe():
+            context.claim = sync.claim_task(QUEUE, wait=LIMIT)
+            if end == "raises a LookupError":
+                raise LookupError
+            if end == "sees it fail":
+                with sync.lock("rxlanggraph-scheduler/default", wait=LIMIT):
+                    pass  # it has given it back
+
+    context.error = error_of(block)
+
+
+@then("the block has ended with {error}, and the scheduler with it")
+def step_the_block_has_ended_with_error(context: Context, error: str) -> None:
+    assert context.claim is not None
+    assert type(context.error).__name__.replace("NoneType", "None") == error, context.error
+    assert not [*context.state.sync.iter_locks()]
+    assert not asyncio.all_tasks(context.loop_thread.loop)
+
+
+@when("a block in which a scheduler runs is entered {where}")
+def step_a_block_in_which_a_scheduler_runs_is_entered(context: Context, where: str) -> None:
+    block = context.scheduler.run_threadsafe()
+    if where == "on the state's loop":
+        entered = Gate()
+
+        def enter() -> None:
+            context.error = error_of(block.__enter__)
+            entered.open()
+
+        context.loop_thread.loop.call_soon_threadsafe(enter)
+        entered.wait()
+        return
+    if where == "a second time":
+        with block:
+            pass
+    else:
+        context.stack.close()
+        context.loop_thread.close()
+    context.error = error_of(block.__enter__)

@@ -55,9 +55,11 @@ def arguments(line: str) -> list[str]:
     return rest
 
 
-def run_here(line: str, folder: Path, stdin: io.BytesIO, below: str = ".") -> Ended:
+def run_here(
+    line: str, folder: Path, stdin: io.BytesIO, below: str = ".", encoding: str = "utf-8"
+) -> Ended:
     """Run the command line in this process, in ``folder``, or in one ``below``."""
-    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding, write_through=True) for _ in range(2)]
     out, err = streams
     started = monotonic()
     with (
@@ -73,7 +75,7 @@ def run_here(line: str, folder: Path, stdin: io.BytesIO, below: str = ".") -> En
             with contextlib.suppress(ValueError):  # the command may have closed it
                 sys.stdin.detach()  # or it would be closed, and gone for the next command
             sys.stdin = before
-    texts = [stream.buffer.getvalue().decode() for stream in streams]
+    texts = [stream.buffer.getvalue().decode(encoding) for stream in streams]
     return Ended(status, *texts, seconds=monotonic() - started)
 
 
@@ -169,6 +171,21 @@ def _read_all(descriptor: int) -> str:
         while part := os.read(descriptor, 65536):
             text += part
     return text.decode()
+
+
+def run_without_room(line: str, folder: Path) -> Ended:
+    """Run the command line in a process that can make no file any longer, as on a full disk."""
+    limited = """trap '' XFSZ; ulimit -f 0; exec "$@" """
+    ended = subprocess.run(
+        ["sh", "-c", limited, "sh", *COMMAND, *arguments(line)],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
 def run_into_closed_pipe(line: str, folder: Path) -> Ended:

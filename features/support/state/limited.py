@@ -19,13 +19,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 from rxlanggraph.state import Claim, State, Task, open_state, open_state_threadsafe
 from support.concurrency.raising import raised
 from support.concurrency.tasks import PATIENCE, start
 from support.concurrency.waiting import LIMIT
 from support.servers.pooler import Pooler
-from support.state.arriving import ASLEEP, QUEUE, waiting
+from support.state.arriving import ASLEEP, QUEUE, until, waiting
 from support.state.state_threads import LoopThread
 
 __all__ = [
@@ -38,7 +39,9 @@ __all__ = [
     "free_places",
     "most_at_once",
     "opened",
+    "pass_on",
     "raise_limit",
+    "take_turns",
     "work_behind_pooler",
     "work_in_one_state",
     "work_in_processes",
@@ -207,6 +210,63 @@ async def work_in_one_state(url: str, workers: int) -> list[Held]:
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         assert not [end for end in ends if isinstance(end, Exception)], ends
     return held
+
+
+async def take_turns(url: str, workers: int, pauses: list[float]) -> int:
+    """Have workers of one state wait for one place, which each frees; return their claim calls."""
+    calls = 0
+
+    async def work(state: State) -> None:
+        claim = await state.claim_task(QUEUE, wait=LIMIT)
+        assert claim is not None
+        await asyncio.sleep(0)  # the others see that the place is taken
+        await claim.complete()
+
+    async with open_state(url) as state, asyncio.timeout(PATIENCE):
+        state.declare_queue(QUEUE, max_claimed=1)
+        first = await state.claim_task(QUEUE)
+        assert first is not None
+        claim_one = state._client.backend.task_claim
+
+        async def counted(*args: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return await claim_one(*args)
+
+        with mock.patch.object(state._client.backend, "task_claim", counted):
+            tasks = [asyncio.create_task(work(state)) for _ in range(workers)]
+            await until(lambda: len(pauses) == workers)
+            calls = 0
+            await first.complete()
+            await asyncio.gather(*tasks)
+    return calls
+
+
+async def pass_on(url: str, moments: int, pauses: list[float]) -> list[int]:
+    """Cancel a worker that was woken for a place, each time later; return what the next claims."""
+    async with open_state(url) as state, asyncio.timeout(PATIENCE):
+        state.declare_queue(QUEUE, max_claimed=1)
+        claim = await state.claim_task(QUEUE)
+        items = []
+        for moment in range(moments):
+            pauses.clear()
+            woken, other = (
+                asyncio.create_task(state.claim_task(QUEUE, wait=LIMIT)) for _ in range(2)
+            )
+            await until(lambda: len(pauses) == 2)
+            assert claim is not None
+            await claim.complete()
+            for _ in range(moment):
+                await asyncio.sleep(0)
+            woken.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                claim = await woken  # it was there first
+                assert claim is not None
+                await claim.complete()
+            claim = await other
+            assert claim is not None
+            items.append(claim.item)
+    return items
 
 
 async def raise_limit(url: str) -> list[int]:

@@ -30,6 +30,7 @@ from rxlanggraph.bridge.graphs.rollback import Undo, remember_thread
 from rxlanggraph.bridge.graphs.tracebacks import without_machinery
 from rxlanggraph.bridge.reports import report_started
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
+from rxlanggraph.bridge.run_info import NodeLook
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.time_limits import TimeLimit
@@ -85,6 +86,7 @@ class Execution:
         self._ends = ends
         self._models = models
         self._leftovers = Leftovers(run_scope)
+        self._look = NodeLook()
         self.draining = False
         """Whether graphs were asked to stop between supersteps. Only ever set, by any thread."""
 
@@ -358,6 +360,7 @@ class Execution:
         if run.phase is not Phase.RUNNING:
             self._ends.end_waiting(run, run.unanswered("timed_out"))
         elif run.task is not None:
+            run.expired_in = self._look.nodes_of(run)
             if not run.task.cancelling():
                 run.task.cancel()
             self._ends.resolve_early(run, "timed_out")
@@ -367,7 +370,7 @@ class Execution:
         if run.task is None:
             return
         if not run.expired:
-            run.expired = limit
+            run.expired, run.expired_in = limit, self._look.nodes_of(run)
             run.task.cancel()
             if run.options.retry is None:
                 self._ends.resolve_early(run, "timed_out")

@@ -287,6 +287,8 @@ class Run(SharedLockFuture[StreamMessage]):
     # The limit that it has exceeded. Until the hand-over its submitter's, which may have waited too
     # long for room; then confined to the loop.
     expired: TimeLimit | None = None
+    # Confined to the loop: the nodes in which it was then.
+    expired_in: str | None = None
     # Confined to the loop: the timer of its attempt; its own time-out, not that of a child run.
     timer: asyncio.TimerHandle | None = None
     timeout_error: BaseException | None = None
@@ -481,7 +483,7 @@ class Run(SharedLockFuture[StreamMessage]):
     def begin_attempt(self) -> None:
         """Give it its time again. On the loop."""
         self.attempts += 1
-        self.expired = None
+        self.expired = self.expired_in = None
 
     def _timeout_error(self) -> RunTimeoutError:
         limit, options = self.expired, self.options
@@ -489,7 +491,9 @@ class Run(SharedLockFuture[StreamMessage]):
         seconds = options.deadline if limit == "deadline" else getattr(options.limits, limit)
         waited = limit == "deadline" and self.phase in {Phase.NEW, Phase.WAITING}
         suffix = "; it has not begun" if waited else ""
-        return RunTimeoutError(f"{self.label} {overrun(limit, seconds)}{suffix}", limit=limit)
+        return RunTimeoutError(
+            f"{self.label} {overrun(limit, seconds)}{suffix}", limit=limit, node=self.expired_in
+        )
 
     def waiting_limits(self) -> list[tuple[TimeLimit, float]]:
         """What limits its wait for its start, each with the seconds that are left. Any thread."""

@@ -8,17 +8,19 @@ snapshots that are hardly ever taken.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import sys
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
-from typing import Any
+from contextvars import Context, ContextVar
+from typing import Any, TypeAlias
 
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.registry import Entry, TaskInfo, TaskState
 
-__all__ = ["info_of_run", "node_path", "nodes_at_work"]
+__all__ = ["NodeLook", "info_of_run", "node_path", "nodes_at_work"]
+
+_Config: TypeAlias = Mapping[str, Any]
+_Loop: TypeAlias = asyncio.AbstractEventLoop
 
 
 def info_of_run(
@@ -79,26 +81,59 @@ def nodes_at_work(runs: Iterable[Run]) -> dict[RunScope | None, str]:
         if scope is not None:
             scopes.add(scope)
             loops.add(run.get_loop() if away is None else away.loop)
-    configs = sys.modules.get("langchain_core.runnables.config")
-    if configs is None:  # no graph has been imported
+    configs: dict[RunScope | None, list[_Config]] = {}
+    for loop in loops:
+        for scope, of_scope in _configs(loop).items():
+            configs.setdefault(scope, []).extend(of_scope)
+    found = {scope: _names(configs.get(scope, ())) for scope in scopes}
+    return {scope: names for scope, names in found.items() if names is not None}
+
+
+class NodeLook:
+    """Tells in which nodes single runs are, as `nodes_at_work` does for many. Confined to the loop.
+
+    Runs that ask within one iteration of the loop share one look at its tasks: if the time of ten
+    thousand is over at once, each would otherwise look at the tasks of all others.
+    """
+
+    def __init__(self) -> None:
+        # By the loop on which graphs are called.
+        self._found: dict[_Loop | None, dict[RunScope | None, list[_Config]]] = {}
+
+    def nodes_of(self, run: Run) -> str | None:
+        """Return the names of the nodes at work in ``run``; None if none is found."""
+        away = run.away
+        loop = run.get_loop() if away is None else away.loop
+        if not self._found:
+            asyncio.get_running_loop().call_soon(self._found.clear, context=Context())
+        if loop not in self._found:
+            self._found[loop] = _configs(loop)
+        return _names(self._found[loop].get(run.scope, ()))
+
+
+def _configs(loop: _Loop | None) -> dict[RunScope | None, list[_Config]]:
+    """Find the configs of the tasks of ``loop``, by the scope of the run that a task belongs to."""
+    module = sys.modules.get("langchain_core.runnables.config")
+    if module is None or loop is None:  # no graph has been imported, or none is called
         return {}
-    variable: ContextVar[Any] = configs.var_child_runnable_config
-    found: dict[RunScope | None, set[str]] = {}
-    for task in itertools.chain.from_iterable(map(_tasks_of, loops)):
-        context = context_of(task)
-        scope = context.get(run_scope)
-        if scope in scopes:
-            path = node_path((context.get(variable) or {}).get("metadata"))
-            if path is not None:
-                found.setdefault(scope, set()).add(path)
-    return {scope: ", ".join(_innermost(paths)) for scope, paths in found.items()}
-
-
-def _tasks_of(loop: asyncio.AbstractEventLoop | None) -> set[asyncio.Task[Any]]:
     try:
-        return set() if loop is None else asyncio.all_tasks(loop)
+        tasks = asyncio.all_tasks(loop)
     except RuntimeError:  # more tasks come and go than can be listed
-        return set()
+        return {}
+    variable: ContextVar[_Config | None] = module.var_child_runnable_config
+    found: dict[RunScope | None, list[_Config]] = {}
+    for task in tasks:
+        context = context_of(task)
+        config = context.get(variable)
+        if config is not None:
+            found.setdefault(context.get(run_scope), []).append(config)
+    return found
+
+
+def _names(configs: Iterable[_Config]) -> str | None:
+    """Return the names of the innermost nodes that ``configs`` are those of; None without any."""
+    paths = {path for each in configs if (path := node_path(each.get("metadata"))) is not None}
+    return ", ".join(_innermost(paths)) or None
 
 
 def node_path(metadata: Mapping[str, Any] | None) -> str | None:

@@ -9,7 +9,8 @@ A map; each imports only from those above it.
     live_page        --live and rxlanggraph live: the page, while a command lasts
     tables           rows of text as columns
     prices           what models cost, from a file
-    json_object      files that hold one JSON object
+    yaml_object      YAML, in the types of JSON
+    object_files     files that hold one object: JSON, YAML, TOML
     settings         options from rxlanggraph.toml
     project          a LangGraph project: langgraph.json, .env
     factories        functions that make a graph

@@ -11,14 +11,15 @@ from typing import Any
 
 from rxlanggraph.bridge.graphs.adapters import adapt_graph
 from rxlanggraph.cli.errors import ArgumentError
-from rxlanggraph.cli.json_object import read_object
+from rxlanggraph.cli.object_files import read_object
 from rxlanggraph.errors import InvalidArgumentError, error_text
 
 __all__ = ["check_context", "parse_context", "read_config"]
 
 _PAIR = re.compile(r"(?P<key>[^\W\d]\w*)=(?P<value>.*)", re.DOTALL)
 _EXAMPLE = 'write an object, such as {"tags": ["nightly"], "configurable": {"model": "small"}}'
-# What a RunnableConfig has that can be written as JSON. Its run_id would be that of every run.
+_CONTEXT = "give --context KEY=VALUE, or a file of JSON, YAML or TOML"
+# What a RunnableConfig has that can be written in a file. Its run_id would be that of every run.
 _CONFIG: Mapping[str, tuple[type, str]] = {
     "tags": (list, "a list of strings"),
     "metadata": (dict, "an object"),
@@ -30,7 +31,7 @@ _CONFIG: Mapping[str, tuple[type, str]] = {
 
 
 def read_config(file: str | None) -> dict[str, Any] | None:
-    """Return the RunnableConfig in a JSON file; None for None. Blocks as reading does.
+    """Return the RunnableConfig in a file; None for None. Blocks as reading does.
 
     Raises:
         ArgumentError: It cannot be read, or is not a RunnableConfig.
@@ -62,7 +63,7 @@ def parse_context(given: Iterable[str]) -> dict[str, Any] | None:
     for each in given:
         pair = _PAIR.fullmatch(each)
         if pair is None:
-            more = read_object(each, ArgumentError, "give --context KEY=VALUE, or a file of JSON")
+            more = read_object(each, ArgumentError, _CONTEXT)
         else:
             more = {pair["key"]: _value(pair["value"])}
         context = {**(context or {}), **more}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rxlanggraph.cli.errors import ProjectError
-from rxlanggraph.cli.json_object import read_object
+from rxlanggraph.cli.object_files import read_json
 
 __all__ = [
     "PROJECT_FILE",
@@ -97,7 +97,7 @@ def read_project(file: str) -> Project:
     Raises:
         ProjectError: It cannot be read, or is wrong; the message names the place in it.
     """
-    contents = read_object(
+    contents = read_json(
         file,
         ProjectError,
         f"write one such as {_EXAMPLE}, or pass its path with --project",

@@ -160,15 +160,15 @@ class _Seconds(click.FloatRange):
     "--config",
     metavar="FILE",
     shell_complete=complete_file,
-    help="LangGraph's config of every run, a RunnableConfig as JSON.",
+    help="LangGraph's config of every run, a RunnableConfig: JSON, or YAML or TOML by the suffix.",
 )
 @click.option(
     "--context",
     multiple=True,
     metavar="KEY=VALUE|FILE",
     shell_complete=complete_file,
-    help="LangGraph's context of every run: a key with its value, as JSON or text; or a file with "
-    "a JSON object. May be repeated.",
+    help="LangGraph's context of every run: a key with its value, as JSON or text; or a file like "
+    "that of --config. May be repeated.",
 )
 @click.option(
     "--thread-key",

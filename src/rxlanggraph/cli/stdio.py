@@ -21,13 +21,17 @@ __all__ = ["discard_buffers", "logged", "print_stderr", "print_stdout", "why_not
 
 
 def print_stdout(text: str = "") -> None:
-    """Write lines to standard output.
+    """Write lines to standard output; what its encoding does not have, as escapes.
 
     Raises:
         OutputError: They could not be written.
     """
     try:
-        click.echo(text)
+        try:
+            click.echo(text)
+        except UnicodeEncodeError:
+            encoding = sys.stdout.encoding
+            click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
     except (OSError, ValueError) as error:
         raise OutputError(why_not_written("standard output", error)) from error
 

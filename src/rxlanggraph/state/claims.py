@@ -314,11 +314,11 @@ class _Ending:
             for claim in claims:
                 claim._heartbeat.resume()
             raise
-        # A task may be claimable by now.
+        # For each of them another task may be claimable by now.
         queue = claims[0].queue
         has_freed = queue in client.max_claimed or any(c.thread_id is not None for c in claims)
         if has_freed or self._end != "completed":
-            client.notifier.notify(("queue", queue))
+            client.notifier.notify(("queue", queue), len(claims))
         for claim, was_current in zip(claims, current, strict=True):
             claim._end = self._end if was_current else "lost"
 

@@ -45,6 +45,9 @@ class BackendClient:
         self.notifier = Notifier()
         self.timer = SharedTimer(self.loop)
         self.closed = False
+        # Whether the last renewal of a lease was answered: an outage that holds up thousands of
+        # leases is reported once.
+        self.is_renewing = True
         # By queue, as `declare_queue` has declared it.
         self.backoffs: dict[str, Backoff] = {}
         self.max_claimed: dict[str, int] = {}

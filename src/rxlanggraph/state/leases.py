@@ -127,15 +127,17 @@ class Heartbeat:
             await self.renew(owner)
         except Exception as error:
             self._try_again(error)
+        else:
+            self._client.is_renewing = True
 
     def _try_again(self, error: BaseException) -> None:
-        # Whatever the error: unless the server has refused, the lease can still be renewed. A
-        # traceback would add nothing to the report of an unreachable server.
-        _logger.warning(
-            "a lease could not be renewed, trying again: %s",
-            error,
-            exc_info=None if isinstance(error, StateUnavailableError) else error,
-        )
+        # Whatever the error: unless the server has refused, the lease can still be renewed.
+        if not isinstance(error, StateUnavailableError):
+            words = "a lease could not be renewed, trying again: %s"
+            _logger.warning(words, error, exc_info=error)
+        elif self._client.is_renewing:
+            self._client.is_renewing = False
+            _logger.warning("leases cannot be renewed, trying again: %s", error)
         self._beat_soon()
 
     def _beat_soon(self) -> None:

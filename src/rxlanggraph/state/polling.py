@@ -11,6 +11,7 @@ import contextlib
 import math
 import random
 from collections.abc import Hashable, Iterator
+from itertools import islice
 
 __all__ = ["Notifier", "PollSchedule", "wait_for_notification"]
 
@@ -24,18 +25,19 @@ class Notifier:
     """Wakes the listeners of a topic. Confined to the loop of its state."""
 
     def __init__(self) -> None:
-        self._listeners: dict[Hashable, set[asyncio.Event]] = {}
+        # By topic, those that listen, in the order in which they began.
+        self._listeners: dict[Hashable, dict[asyncio.Event, None]] = {}
 
     @contextlib.contextmanager
     def listen(self, topic: Hashable) -> Iterator[asyncio.Event]:
         """Yield an event that each `notify` sets. Clear it, check, and only then wait for it."""
         notified = asyncio.Event()
-        listeners = self._listeners.setdefault(topic, set())
-        listeners.add(notified)
+        listeners = self._listeners.setdefault(topic, {})
+        listeners[notified] = None
         try:
             yield notified
         finally:
-            listeners.discard(notified)
+            listeners.pop(notified)
             if not listeners and self._listeners.get(topic) is listeners:
                 del self._listeners[topic]
 
@@ -45,9 +47,14 @@ class Notifier:
         with self.listen(topic) as notified:
             yield PollSchedule(notified, wait)
 
-    def notify(self, topic: Hashable) -> None:
-        """Wake all listeners of ``topic``."""
-        for notified in self._listeners.get(topic, ()):
+    def notify(self, topic: Hashable, count: int | None = None) -> None:
+        """Wake ``count`` listeners of ``topic``, those that began first; None: all of them.
+
+        One that was woken already does not count. A listener that does nothing about it, and leaves
+        with its event set, has to pass it on.
+        """
+        waiting = (event for event in self._listeners.get(topic, ()) if not event.is_set())
+        for notified in [*islice(waiting, count)]:
             notified.set()
 
     def notify_all(self) -> None:

@@ -124,7 +124,7 @@ class QueueOperations:
             return []
         backend = self._client.backend
         ids = await self._client.call(backend.tasks_add, queue, tasks, repeatable=True)
-        self._notify(queue)
+        self._notify(queue, len(tasks))
         return ids
 
     async def claim_task(
@@ -224,14 +224,18 @@ class QueueOperations:
         if not wait_seconds:
             return await self._claim(queue, count, name, seconds)
         with self._client.notifier.poll(("queue", queue), wait_seconds) as schedule:
-            while True:
-                schedule.notified.clear()
-                claims = await self._claim(queue, count, name, seconds)
-                if claims:
-                    return claims
-                self._client.watch_arrivals()
-                if not await schedule.pause():
-                    return claims
+            try:
+                while True:
+                    schedule.notified.clear()
+                    claims = await self._claim(queue, count, name, seconds)
+                    if claims:
+                        return claims
+                    self._client.watch_arrivals()
+                    if not await schedule.pause():
+                        return claims
+            finally:
+                if schedule.notified.is_set():  # for a task that is left to others
+                    self._notify(queue, 1)
 
     async def _claim(self, queue: str, count: int, worker: str, lease: float) -> list[Claim]:
         client = self._client
@@ -245,9 +249,10 @@ class QueueOperations:
                 tasks = await client.call(
                     client.backend.tasks_claim, queue, worker, lease, count, limit
                 )
-        except asyncio.CancelledError:
-            # Workers of this process may be waiting for the items that were given back.
-            self._notify(queue)
+        except BaseException:
+            # Workers of this process may be waiting for the items that were given back, or for
+            # which this one was woken.
+            self._notify(queue, count)
             raise
         if client.closed:
             client.check_open()  # raises: a closed state would not renew the leases
@@ -325,8 +330,9 @@ class QueueOperations:
             self._notify(queue)
         return count
 
-    def _notify(self, queue: str) -> None:
-        self._client.notifier.notify(("queue", queue))
+    def _notify(self, queue: str, count: int | None = None) -> None:
+        """Wake workers that wait for a task: no more than can get one; None: all of them."""
+        self._client.notifier.notify(("queue", queue), count)
 
     async def results(
         self,

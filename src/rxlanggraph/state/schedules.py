@@ -14,6 +14,7 @@ of them adds none once that one has died.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import (
@@ -24,12 +25,14 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, TypeVar
 from zoneinfo import ZoneInfo
 
+from rxlanggraph.concurrency.run_on_loop import enter_on_loop
 from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
@@ -43,6 +46,7 @@ from rxlanggraph.state.backend import COMPLETED, Task, TaskState
 from rxlanggraph.state.base import BaseState
 from rxlanggraph.state.codec import encode
 from rxlanggraph.state.locks import Lease
+from rxlanggraph.state.single_use import SingleUseContext
 from rxlanggraph.validation import (
     check_attempts,
     check_duration,
@@ -314,6 +318,31 @@ class Scheduler:
             except StateUnavailableError as error:
                 _logger.warning("the scheduler cannot reach its state, trying again: %s", error)
             await asyncio.sleep(_PAUSE)
+
+    def run_threadsafe(self) -> AbstractContextManager[None]:
+        """Return a block in which it runs: ``with scheduler.run_threadsafe(): ...``.
+
+        For threads without a loop: any but that of the state's loop. Entering it does not wait for
+        the lock; leaving it cancels `run`, and blocks until the lock is given back. Single-use.
+
+        Raises:
+            BlockingCallError: At its beginning: this is the thread of the state's loop.
+            LoopUnavailableError: At its beginning or end: the loop is not running.
+            StateClosedError: At its end: `run` has raised it before, or whatever else.
+        """
+        block = enter_on_loop(self._state.loop, self._running())
+        return SingleUseContext("scheduler.run_threadsafe()", block)
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        task = asyncio.ensure_future(self.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
 
     async def _lead(self, lease: Lease, began: int) -> None:
         resumed = asyncio.Event()

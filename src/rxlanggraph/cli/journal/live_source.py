@@ -60,7 +60,7 @@ def journal_source(where: str, *, show_content: bool) -> Iterator[JournalSource]
         with journal_errors(location, "try again"):
             value = state.sync.get(RUN).value
         if value is None:
-            raise not_a_journal(location)
+            raise not_a_journal(location.name)
         yield JournalSource(location, state, run_from(value), show_content=show_content)
 
 

@@ -82,7 +82,7 @@ def check_journal(location: JournalLocation, *, may_be_due: bool) -> bool:
     """
     version = asyncio.run(read_version(location.url, location.namespace))
     if version is None or version.stored is None:
-        raise not_a_journal(location)
+        raise not_a_journal(location.name)
     if version.is_due and not may_be_due:
         raise CommandError(
             f"the journal {location.name} is of an older release (version {version.stored} of "
@@ -128,7 +128,7 @@ async def _status_of(
     async with open_state(url, namespace=location.namespace) as state:
         value = (await state.get(RUN)).value
         if value is None:
-            raise not_a_journal(location)
+            raise not_a_journal(location.name)
         run = run_from(value)
         progress = await read_progress(state)
         letters = []
@@ -156,10 +156,10 @@ async def _usage_of(state: State, prices: Mapping[str, Price]) -> dict[str, Spen
     return models
 
 
-def not_a_journal(location: JournalLocation) -> JournalMismatchError:
+def not_a_journal(name: str) -> JournalMismatchError:
     """Make the error of what is not a journal. Any thread."""
     return JournalMismatchError(
-        f"{location.name} is not a journal; name one that 'rxlanggraph run --journal' has begun"
+        f"{name} is not a journal; name one that 'rxlanggraph run --journal' has begun"
     )
 
 

@@ -76,7 +76,23 @@ _states = click.option(
 _queue = click.argument("queue")
 
 
+class _Group(click.Group):
+    """A group whose options come before its argument, and whose error says so."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Take the next word for a command, unless it is an option of the group's."""
+        option = args[0].partition("=")[0]
+        if any(option in each.opts for each in self.get_params(ctx)):
+            raise click.UsageError(
+                f"write {option} before URL: state {option} ... URL COMMAND", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
 @click.group(
+    cls=_Group,
     epilog="Exit status: 0; 1 if a migration is due, or a named task is not there or has ended; 2 "
     "if the arguments, the state or its version cannot be used; 4 if the output is closed; 5 if "
     "the server does not answer.",

@@ -13,6 +13,8 @@ from urllib.parse import quote
 
 from rxlanggraph.cli.errors import CommandError, StateDownError
 from rxlanggraph.cli.journal.location import parse_location, warn_of_password
+from rxlanggraph.cli.journal.model import RUN
+from rxlanggraph.cli.journal.status_report import not_a_journal
 from rxlanggraph.cli.passwords import read_password, warn_of_visible_password
 from rxlanggraph.errors import (
     InvalidArgumentError,
@@ -49,11 +51,13 @@ class StoreLocation(NamedTuple):
         name: The location as it was given, without a password, for messages.
         url: The URL, for `open_state`.
         namespace: The namespace, for `open_state`.
+        is_journal: Whether it is to be that of a journal.
     """
 
     name: str
     url: str
     namespace: str
+    is_journal: bool = False
 
 
 def parse_store(where: str, namespace: str) -> StoreLocation:
@@ -97,7 +101,7 @@ def journal_store(where: str) -> StoreLocation:
     """
     journal = parse_location(where)
     warn_of_password(exposes_password=journal.exposes_password)
-    return StoreLocation(journal.name, journal.url, journal.namespace)
+    return StoreLocation(journal.name, journal.url, journal.namespace, is_journal=True)
 
 
 def _file_url(path: str) -> str:
@@ -121,6 +125,9 @@ def in_state(location: StoreLocation, do: Callable[[State], Awaitable[_T]]) -> _
                 "'rxlanggraph state URL migrate'"
             )
         async with open_state(location.url, namespace=location.namespace) as state:
+            # Otherwise a wrong name would look like a journal without any line.
+            if location.is_journal and not (await state.get(RUN)).version:
+                raise not_a_journal(location.name)
             return await do(state)
 
     with _state_errors(location):

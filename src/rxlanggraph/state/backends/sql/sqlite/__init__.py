@@ -2,8 +2,8 @@
 
 A map; each imports only from those above it.
 
-    file                 the file of a URL, and reading it without changing anything
     session              transactions and procedures, in the thread that owns the file
+    file                 the file of a URL, and reading it without changing anything
     thread               the thread that owns the file
     numbers              the counter of versions and tokens
     keys                 procedures for values and locks

@@ -36,6 +36,7 @@ from rxlanggraph.state.backends.sql.sqlite.file import (
     READ_VERSION,
     check_one_name,
     path_of,
+    reason_of,
 )
 from rxlanggraph.state.backends.sql.sqlite.keys import (
     commit,
@@ -185,7 +186,7 @@ class SqliteDatabase:
             raise TransientError from outcome
         if _is_final(outcome):
             raise InvalidArgumentError(
-                f"the SQLite file {self._path!r} refuses the call: {outcome}"
+                f"the SQLite file {self._path!r} refuses the call: {reason_of(outcome)}"
             ) from outcome
         if isinstance(outcome, sqlite3.Error | FileReplacedError | CommitError):
             raise self._unavailable(outcome) from outcome
@@ -200,7 +201,8 @@ class SqliteDatabase:
 
     def _unavailable(self, error: Exception) -> StateUnavailableError:
         return StateUnavailableError(
-            f"the SQLite file {self._path!r}: {error}", in_doubt=isinstance(error, CommitError)
+            f"the SQLite file {self._path!r}: {reason_of(error)}",
+            in_doubt=isinstance(error, CommitError),
         )
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.state.backends.sql.sqlite.session import CommitError, error_code
 
 __all__ = [
     "HAS_TABLES",
@@ -22,10 +23,13 @@ __all__ = [
     "path_of",
     "read_only",
     "read_version",
+    "reason_of",
 ]
 
 HAS_TABLES: Final = "SELECT 1 FROM sqlite_master WHERE name = 'rxlanggraph_schema'"
 READ_VERSION: Final = "SELECT version FROM rxlanggraph_schema"
+# Errors that may be over when the file is opened again.
+_TEMPORARY: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 # The mounts of Linux; other systems cannot mount single files.
 MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -105,6 +109,7 @@ def read_version(url: str) -> int | None:
 
     Raises:
         InvalidArgumentError: It is not an SQLite file, cannot be read, or has another name.
+        StateUnavailableError: It cannot be read now.
     """
     path = Path(path_of(url)).absolute()
     if not os.path.isfile(path):
@@ -117,4 +122,23 @@ def read_version(url: str) -> int | None:
             rows = connection.execute(READ_VERSION).fetchall()
             return int(rows[0][0]) if rows else 0
     except sqlite3.Error as error:
+        if error_code(error) in _TEMPORARY:
+            raise StateUnavailableError(
+                f"the SQLite file {str(path)!r}: {reason_of(error)}"
+            ) from error
         raise InvalidArgumentError(f"{str(path)!r} cannot be read as SQLite: {error}") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the text of an error, with what SQLite does not say in it. Any thread."""
+    if isinstance(error, CommitError) and error.__cause__ is not None:
+        return reason_of(error.__cause__)
+    if error_code(error) == sqlite3.SQLITE_IOERR:
+        # Also if there is no room for the file beside it, by which even readers share the database.
+        return f"{error} ({getattr(error, 'sqlite_errorname', '')}); the disk may be full"
+    if error_code(error) == sqlite3.SQLITE_READONLY:
+        return (
+            f"{error}: even readers have to write to it, and to its folder; get that permission, "
+            "or copy it elsewhere"
+        )
+    return str(error)
