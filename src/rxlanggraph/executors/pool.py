@@ -127,7 +127,8 @@ class WorkerPool:
         # The latest graph, and what stands for it. Any thread: one reference, replaced as a whole.
         self._latest: tuple[Any, RemoteGraph | RemoteFunction] | None = None
         self._disconnected: dict[str, Future[None]] = {}  # filled by a single setdefault
-        self._pid = os.getpid()
+        # Of the process that has started workers: written on the loop.
+        self._pid: int | None = None
         # Confined to the loop, from here on.
         self._keys = 0
         self._waiting: dict[int, _Call] = {}
@@ -189,7 +190,7 @@ class WorkerPool:
     def disconnect(self) -> Future[None]:
         """End the processes, in a thread. Any thread; never blocks."""
         ended: Future[None] = Future()
-        if self._pid != os.getpid():  # in a forked child: they are the parent's
+        if self._pid not in (None, os.getpid()):  # in a forked child: they are the parent's
             ended.set_result(None)
             return ended
         if self._disconnected.setdefault("ended", ended) is ended:
@@ -378,6 +379,7 @@ class WorkerPool:
 
     def _fill(self) -> None:
         self._pause = None
+        self._pid = os.getpid()
         while len(self._seats) + self._starting < self._size and not self._stopped:
             self._starting += 1
             self._start(self._start_worker())
