@@ -24,6 +24,7 @@ __all__ = [
     "counting_in",
     "failing",
     "failing_factory",
+    "leaving",
     "meeting",
     "plain",
     "plain_factory",
@@ -79,6 +80,17 @@ async def fail(state: State) -> State:
 
 
 failing = compiled(fail)
+
+
+async def leave(state: State) -> State:
+    if state["n"] == 0:
+        raise SystemExit("leaving")
+    if state["n"] == 1:
+        raise KeyboardInterrupt("ctrl-c")
+    raise KeyError("an ordinary one")
+
+
+leaving = compiled(leave)
 
 
 async def meet(state: State) -> State:

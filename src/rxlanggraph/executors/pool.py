@@ -42,6 +42,8 @@ _log = logging.getLogger("rxlanggraph")
 _CREDIT = WINDOW // 2
 # Seconds before another start where one has failed, doubled each time. Guesses.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
+# Seconds for which calls are kept back for workers that start. A guess: more than it mostly takes.
+_KEPT_BACK = 10.0
 
 
 class _Call:
@@ -138,6 +140,7 @@ class WorkerPool:
         self._failures = 0  # failed starts in a row
         self._flush_due = False
         self._pause: asyncio.TimerHandle | None = None
+        self._keeping_back: asyncio.TimerHandle | None = None
         self._stopped = False
 
     # -- any thread ------------------------------------------------------------------------------
@@ -321,8 +324,11 @@ class WorkerPool:
                 seat.worker.control(orders)
 
     def _limit_now(self) -> int:
-        """How many calls a worker may have: while others start, no more than its share."""
-        if not self._starting:
+        """How many calls a worker may have: while others start, no more than its share.
+
+        Not for long: there may be no room for them.
+        """
+        if not self._starting or self._keeping_back is None:
             return self._limit
         calls = len(self._waiting) + sum(len(seat.calls) for seat in self._seats)
         return min(self._limit, -(-calls // self._size))
@@ -380,9 +386,19 @@ class WorkerPool:
     def _fill(self) -> None:
         self._pause = None
         self._pid = os.getpid()
+        self._keep_back()
         while len(self._seats) + self._starting < self._size and not self._stopped:
             self._starting += 1
             self._start(self._start_worker())
+
+    def _keep_back(self) -> None:
+        if self._keeping_back is None and not self._stopped:
+            loop = asyncio.get_running_loop()
+            self._keeping_back = loop.call_later(_KEPT_BACK, self._give_out, context=Context())
+
+    def _give_out(self) -> None:
+        self._keeping_back = None
+        self._flush_soon()
 
     async def _start_worker(self) -> None:
         try:
@@ -442,9 +458,10 @@ class WorkerPool:
     def stop(self) -> None:
         """End all calls, and accept no more. On the loop of the calls; never blocks."""
         self._stopped = True
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
+        for timer in (self._pause, self._keeping_back):
+            if timer is not None:
+                timer.cancel()
+        self._pause = self._keeping_back = None
         for task in self._tasks:
             task.cancel()
         calls = [*self._waiting.values()]
