@@ -120,6 +120,11 @@ Feature: Graphs in worker processes, as actors of Ray
     When a message is sent
     Then ZeroDivisionError is raised
 
+  Scenario: A factory that raises SystemExit in a worker fails the runs that wait for it
+    Given a bridge with 1 workers of Ray, for a factory that leaves
+    When a message is sent
+    Then ExecutorUnavailableError is raised, which says "has raised SystemExit in a worker process: no configuration"
+
   Scenario: A running cluster is joined by its address, and left running
     When a process has a message answered by the cluster of this one
     Then it was answered by a worker

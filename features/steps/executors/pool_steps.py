@@ -338,7 +338,8 @@ def step_all_begin_in_the_other_worker_and_end_with_their_results(
 
 
 @when(
-    "a worker is lost while it is idle, and the next start fails, with a pause of {seconds:g} seconds"
+    "a worker is lost while it is idle, and the next start fails, "
+    "with a pause of {seconds:g} seconds"
 )
 def step_a_worker_is_lost_while_it_is_idle_and_the_next_start_fails(
     context: Context, seconds: float

@@ -269,6 +269,13 @@ def step_graphs_have_been_closed(context: Context, count: int) -> None:
     assert len(list(context.folder.iterdir())) == count
 
 
+@given("a bridge with {workers:d} workers of Ray, for a factory that leaves")
+def step_a_bridge_with_workers_of_ray_for_a_factory_that_leaves(
+    context: Context, workers: int
+) -> None:
+    open_bridge(context, RayExecutor(graphs.leaving_factory, workers=workers), graphs.plain)
+
+
 @given("a bridge with {workers:d} workers of Ray, for a factory that fails")
 def step_a_bridge_with_workers_of_ray_for_a_factory_that_fails(
     context: Context, workers: int

@@ -25,6 +25,7 @@ __all__ = [
     "failing",
     "failing_factory",
     "leaving",
+    "leaving_factory",
     "meeting",
     "plain",
     "plain_factory",
@@ -151,6 +152,10 @@ returning = compiled(return_lock)
 
 def failing_factory() -> Any:
     return 1 / 0
+
+
+def leaving_factory() -> Any:
+    raise SystemExit("no configuration")
 
 
 def plain_factory() -> Any:

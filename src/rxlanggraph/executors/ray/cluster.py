@@ -95,7 +95,7 @@ class RayCluster:
                 ) from error
             if isinstance(error, self._ray.exceptions.RayError):
                 raise ExecutorUnavailableError(
-                    f"a worker process of Ray has died while it started: {error_text(error)}"
+                    f"a worker process of Ray has died while it started: {_first_line(error)}"
                 ) from error
             raise
         return RayWorker(self._ray, connection, actor, kill)
@@ -105,7 +105,13 @@ class RayCluster:
         async with asyncio.timeout(self._settings.start_timeout):
             opened = await _while_connected(connection, actor.open.remote())
         if opened[0] == "error":
-            raise load_error(opened[1])
+            error = load_error(opened[1])
+            if not isinstance(error, Exception):  # it would end the loop
+                raise ExecutorUnavailableError(
+                    f"the graph's module or factory has raised {type(error).__name__} in a worker "
+                    f"process: {error_text(error)}"
+                ) from error
+            raise error
         parts: list[str] = opened[2]
         return parts
 
@@ -224,7 +230,7 @@ class RayWorker:
             async for reference in sent:
                 yield await reference
         except self._ray.exceptions.RayError as error:
-            raise WorkerLostError(error_text(error).strip().partition("\n")[0]) from error
+            raise WorkerLostError(_first_line(error)) from error
 
     def control(self, orders: Sequence[Order]) -> None:
         """Tell calls something. Never blocks; it is lost if the process is."""
@@ -239,6 +245,10 @@ class RayWorker:
     def kill(self) -> None:
         """End the process at once. Any thread; never blocks."""
         self._kill()
+
+
+def _first_line(error: BaseException) -> str:
+    return error_text(error).strip().partition("\n")[0]
 
 
 async def _while_connected(connection: Connection, call: Awaitable[_T]) -> _T:
