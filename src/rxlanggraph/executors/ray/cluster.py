@@ -253,14 +253,24 @@ def _first_line(error: BaseException) -> str:
 
 async def _while_connected(connection: Connection, call: Awaitable[_T]) -> _T:
     """Return the result of a call of Ray's, which never ends without a connection."""
+    loop = asyncio.get_running_loop()
+    lost = asyncio.Event()
+
+    def tell() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lost.set)
+
+    forget = connection.when_lost(tell)
     step: asyncio.Future[_T] = asyncio.ensure_future(call)
-    lost = asyncio.wrap_future(connection.lost)
+    loss = loop.create_task(lost.wait())
     try:
-        await asyncio.wait((step, lost), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((step, loss), return_when=asyncio.FIRST_COMPLETED)
         if step.done():
             return step.result()
     finally:
         step.cancel()
+        loss.cancel()
+        forget()
     raise WorkerLostError("the cluster does not answer any more")
 
 

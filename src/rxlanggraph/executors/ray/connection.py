@@ -23,8 +23,9 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -76,9 +77,10 @@ class Connection:
         self.address = address
         self._loopback = loopback
         self._dashboard = dashboard
-        # Resolved when it has been given back, or the cluster does not answer any more. Never
-        # cancelled, as several wait for it.
-        self.lost: Future[None] = Future()
+        # Guards the two that follow, but for removals, each a single pop; held for moments.
+        self._lost_lock = threading.Lock()
+        self._lost = False
+        self._when_lost: dict[object, Callable[[], object]] = {}
         self.users = 0  # guarded by `_lock`
         self._cluster = ""  # where it answers; written once, by the thread
         self._folder: str | None = None  # of a cluster that was started here
@@ -95,7 +97,34 @@ class Connection:
     @property
     def is_lost(self) -> bool:
         """Whether it cannot be used any more. Any thread, after `open`."""
-        return self.lost.done() or not self._ray.is_initialized()
+        return self._lost or not self._ray.is_initialized()
+
+    def when_lost(self, callback: Callable[[], object]) -> Callable[[], object]:
+        """Call ``callback`` when it has been given back, or the cluster does not answer any more.
+
+        Any thread; never blocks.
+
+        Args:
+            callback: Called once, in the thread of the connection or this one; must not raise.
+
+        Returns:
+            What to call when this is of no interest any more.
+        """
+        key = object()
+        with self._lost_lock:
+            lost = self._lost
+            if not lost:
+                self._when_lost[key] = callback
+        if lost:
+            callback()
+        return partial(self._when_lost.pop, key, None)
+
+    def _lose(self) -> None:
+        with self._lost_lock:
+            self._lost = True
+            callbacks = list(self._when_lost.values())
+        for callback in callbacks:
+            callback()
 
     def refusal(self) -> OSError | None:
         """Why the cluster does not answer, if it does not. Any thread, after `open`; blocks.
@@ -153,7 +182,7 @@ class Connection:
         try:
             self._wait_for_end(found)
         finally:
-            self.lost.set_result(None)
+            self._lose()
         if found:
             return
         with contextlib.suppress(Exception):  # the cluster has gone before
@@ -224,6 +253,8 @@ def disconnect(connection: Connection) -> None:
     """Give back what `connect` has returned. Any thread; the last one blocks for seconds."""
     global _current  # noqa: PLW0603 - as above
     with _lock:
+        if _elsewhere is not None:  # it is the parent's
+            return
         connection.users -= 1
         if not connection.users:
             connection.close()
