@@ -66,6 +66,11 @@ Feature: What is common to executors, whatever starts their workers
     When 100 messages with a number each go through the bridge
     Then each result is one more than its message
 
+  Scenario: Calls are not kept back for long for a worker that does not start
+    Given a bridge for the graph "meeting" with 2 workers in this process, of which the first 1 never starts
+    When 4 messages are sent, and calls are kept back for less than it takes them to meet
+    Then all 4 begin in the other worker, and end with their results
+
   Scenario: Where no worker starts, the runs that wait for one have the reason, and the next one tries again
     Given a bridge for the graph "plain" with 2 workers in this process, of which the first 2 starts fail
     When a message is sent
@@ -76,7 +81,7 @@ Feature: What is common to executors, whatever starts their workers
   Scenario: A worker that is lost is replaced after a pause, if the next start fails
     Given a bridge for the graph "plain" with 2 workers in this process
     When 10 messages with a number each go through the bridge
-    And a worker is lost while it is idle, and the next start fails
+    And a worker is lost while it is idle, and the next start fails, with a pause of 0.001 seconds
     And 10 messages with a number each go through the bridge
     Then each result is one more than its message
     And after the pause there is a third worker
@@ -84,7 +89,7 @@ Feature: What is common to executors, whatever starts their workers
   Scenario: A bridge is closed while its workers wait for another start
     Given a bridge for the graph "plain" with 2 workers in this process
     When 10 messages with a number each go through the bridge
-    And a worker is lost while it is idle, and the next start fails
+    And a worker is lost while it is idle, and the next start fails, with a pause of 30 seconds
     And that bridge is closed
     Then no other start follows
 

@@ -120,6 +120,11 @@ Feature: Graphs in worker processes, as actors of Ray
     When a message is sent
     Then ZeroDivisionError is raised
 
+  Scenario: A factory that raises SystemExit in a worker fails the runs that wait for it
+    Given a bridge with 1 workers of Ray, for a factory that leaves
+    When a message is sent
+    Then ExecutorUnavailableError is raised, which says "has raised SystemExit in a worker process: no configuration"
+
   Scenario: A running cluster is joined by its address, and left running
     When a process has a message answered by the cluster of this one
     Then it was answered by a worker
@@ -138,3 +143,43 @@ Feature: Graphs in worker processes, as actors of Ray
   Scenario: A process that is killed takes its workers with it
     When a process that has workers is killed
     Then none of them is left after 20 seconds
+
+  Scenario Outline: A node that raises <error> fails its own run, and its worker goes on
+    Given a bridge for the graph "leaving" with 1 workers of Ray
+    When a message with the number <number> is sent
+    Then <error> is raised, which says "<words>"
+    When a message with the number 2 is sent
+    Then KeyError is raised, which says "an ordinary one"
+    And nothing of <error> is among its causes
+
+    Examples:
+      | number | error             | words   |
+      | 0      | SystemExit        | leaving |
+      | 1      | KeyboardInterrupt | ctrl-c  |
+
+  Scenario: A forked child leaves Ray to its parent, and ends by itself
+    When a process with workers forks, and the child uses its bridge, then a new one
+    Then both raise WrongProcessError in the child at once
+    And the child ends with the status it chose, and nothing is printed
+    And the workers of the parent go on
+
+  Scenario: A bridge that a forked child uses first has its workers there, and ends them
+    When a process forks, and the child uses a bridge that was not used before
+    Then the child has its result, and no connection to Ray after it has closed the bridge
+
+  Scenario: Ray that other code shuts down is connected anew, and nothing of it is left
+    When a process shuts Ray down while a run is in flight, and then sends another message
+    Then the run in flight fails with WorkerLostError, and the other one has its result
+    And there is no connection to Ray when the bridge is closed
+
+  Scenario: The programs of a cluster outlive it, and use the next one at its address
+    Given a cluster on this machine
+    When two programs have a run in flight in it, and the cluster is killed
+    Then their runs fail with WorkerLostError
+    And the next ones with ExecutorUnavailableError, until a cluster is started there again
+    And both programs still run when Ray would have ended them
+
+  Scenario: The runs of a node that is killed are repeated on another one
+    Given a cluster on this machine, with a second node
+    When a program has runs in flight on both nodes, and the second one is killed
+    Then all of its runs have results, from the first node

@@ -342,17 +342,40 @@ def step_that_bridge_is_passed(context: Context, what: str) -> None:
     context.error = error_of(lambda: context.bridge.create_future_task(graph, {"n": 1}))
 
 
+@when("{count:d} messages are sent, and calls are kept back for less than it takes them to meet")
+def step_messages_are_sent_and_calls_are_kept_back_for_less(context: Context, count: int) -> None:
+    patch(context, pool, "_KEPT_BACK", 0.1)
+    send(context, count)
+    begin(context, count)
+
+
+@then("all {count:d} begin in the other worker, and end with their results")
+def step_all_begin_in_the_other_worker_and_end_with_their_results(
+    context: Context, count: int
+) -> None:
+    assert len(context.guests) == count and len(context.executor.workers) == 1
+    for n, run in enumerate(context.runs):
+        context.guests[n].tell()
+        assert run.result(LIMIT).content["n"] == n
+
+
 # -- pauses ----------------------------------------------------------------------------------------
 
 
-@when("a worker is lost while it is idle, and the next start fails")
-def step_a_worker_is_lost_while_it_is_idle_and_the_next_start_fails(context: Context) -> None:
+@when(
+    "a worker is lost while it is idle, and the next start fails, "
+    "with a pause of {seconds:g} seconds"
+)
+def step_a_worker_is_lost_while_it_is_idle_and_the_next_start_fails(
+    context: Context, seconds: float
+) -> None:
     async def lose() -> None:
         context.executor.failing_starts = 1
         context.executor.workers[0].lost.set()
         await until(lambda: context.executor.pool._pause is not None)
 
-    patch(context, pool, "_FIRST_PAUSE", 0.001)
+    patch(context, pool, "_FIRST_PAUSE", seconds)
+    patch(context, pool, "_LONGEST_PAUSE", seconds)
     loop = context.bridge._engine.inbox.loop
     asyncio.run_coroutine_threadsafe(lose(), loop).result(LIMIT)
 

@@ -25,6 +25,7 @@ from support.cli.command import ROOT
 from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT
 from support.executors import graphs
+from support.executors.nodes import Node, free_port
 from support.executors.world import begin, open_bridge, send
 from support.servers import postgres_server
 
@@ -268,6 +269,13 @@ def step_graphs_have_been_closed(context: Context, count: int) -> None:
     assert len(list(context.folder.iterdir())) == count
 
 
+@given("a bridge with {workers:d} workers of Ray, for a factory that leaves")
+def step_a_bridge_with_workers_of_ray_for_a_factory_that_leaves(
+    context: Context, workers: int
+) -> None:
+    open_bridge(context, RayExecutor(graphs.leaving_factory, workers=workers), graphs.plain)
+
+
 @given("a bridge with {workers:d} workers of Ray, for a factory that fails")
 def step_a_bridge_with_workers_of_ray_for_a_factory_that_fails(
     context: Context, workers: int
@@ -383,3 +391,155 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@then("nothing of {error:w} is among its causes")
+def step_nothing_of_is_among_its_causes(context: Context, error: str) -> None:
+    each, names = context.error, []
+    while each is not None:
+        names.append(type(each).__name__)
+        each = each.__cause__ or each.__context__
+    assert error not in names, names
+
+
+# -- forks -----------------------------------------------------------------------------------------
+
+
+@when("a process with workers forks, and the child uses its bridge, then a new one")
+def step_a_process_with_workers_forks_and_the_child_uses_its_bridge(context: Context) -> None:
+    context.told = run_process("forking")
+
+
+@then("both raise WrongProcessError in the child at once")
+def step_both_raise_wrongprocesserror_in_the_child_at_once(context: Context) -> None:
+    assert context.told["errors"] == ["WrongProcessError", "WrongProcessError"], context.told
+    assert context.told["seconds"] < 3, context.told
+
+
+@then("the child ends with the status it chose, and nothing is printed")
+def step_the_child_ends_with_the_status_it_chose(context: Context) -> None:
+    assert context.told["status"] == 7, context.told  # what is printed is an error
+
+
+@then("the workers of the parent go on")
+def step_the_workers_of_the_parent_go_on(context: Context) -> None:
+    assert context.told["n"] == 2, context.told
+
+
+@when("a process forks, and the child uses a bridge that was not used before")
+def step_a_process_forks_and_the_child_uses_a_bridge(context: Context) -> None:
+    context.told = run_process("forking first")
+
+
+@then("the child has its result, and no connection to Ray after it has closed the bridge")
+def step_the_child_has_its_result_and_no_connection_to_ray(context: Context) -> None:
+    assert context.told == {"n": 2, "connected": False, "status": 7}, context.told
+
+
+# -- clusters that stop ----------------------------------------------------------------------------
+
+
+@when("a process shuts Ray down while a run is in flight, and then sends another message")
+def step_a_process_shuts_ray_down_while_a_run_is_in_flight(context: Context) -> None:
+    context.told = run_process("shutting down")
+
+
+@then("the run in flight fails with {error:w}, and the other one has its result")
+def step_the_run_in_flight_fails_and_the_other_one_has_its_result(
+    context: Context, error: str
+) -> None:
+    assert context.told["error"] == error and context.told["n"] == 1, context.told
+
+
+@then("there is no connection to Ray when the bridge is closed")
+def step_there_is_no_connection_to_ray_when_the_bridge_is_closed(context: Context) -> None:
+    assert context.told["connected"] is False, context.told
+
+
+def start_process(context: Context, *arguments: str) -> subprocess.Popen[str]:
+    patience = {"RAY_gcs_rpc_server_reconnect_timeout_s": str(PATIENCE)}
+    process = subprocess.Popen(
+        [sys.executable, PROCESS, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "features"), **patience},
+    )
+    context.add_cleanup(end_process, process)
+    return process
+
+
+# Seconds that Ray gives a cluster that does not answer before it ends the program. 60 by default.
+PATIENCE = 25
+
+
+def end_process(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
+
+
+def start_node(context: Context, port: int, *, first: bool) -> Node:
+    node = Node(port, first=first)
+    context.add_cleanup(node.__exit__, None, None, None)
+    return node
+
+
+@given("a cluster on this machine")
+def step_a_cluster_on_this_machine(context: Context) -> None:
+    context.node = start_node(context, free_port(), first=True)
+    context.address = f"127.0.0.1:{context.node.port}"
+
+
+@given("a cluster on this machine, with a second node")
+def step_a_cluster_on_this_machine_with_a_second_node(context: Context) -> None:
+    step_a_cluster_on_this_machine(context)
+    context.second = start_node(context, context.node.port, first=False)
+
+
+@when("two programs have a run in flight in it, and the cluster is killed")
+def step_two_programs_have_a_run_in_flight_and_the_cluster_is_killed(context: Context) -> None:
+    context.programs = [start_process(context, "surviving", context.address) for _ in range(2)]
+    for program in context.programs:
+        assert program.stdout.readline() == "begun\n"
+    context.node.kill()
+    context.killed = monotonic()
+
+
+@then("their runs fail with WorkerLostError")
+def step_their_runs_fail_with_workerlosterror(context: Context) -> None:
+    for program in context.programs:
+        assert program.stdout.readline() == "over\n"
+    assert monotonic() - context.killed < PATIENCE, "only because Ray has given the cluster up"
+
+
+@then("the next ones with {error:w}, until a cluster is started there again")
+def step_the_next_ones_with_until_a_cluster_is_started_there_again(
+    context: Context, error: str
+) -> None:
+    threading.Event().wait(context.killed + PATIENCE + 5 - monotonic())  # what Ray waits for
+    start_node(context, context.node.port, first=True)
+    for program in context.programs:
+        told, _ = program.communicate("on\n", LIMIT)
+        assert program.returncode == 0, program.returncode
+        assert json.loads(told) == {"errors": ["WorkerLostError", error], "n": 2}, told
+
+
+@then("both programs still run when Ray would have ended them")
+def step_both_programs_still_run_when_ray_would_have_ended_them(context: Context) -> None:
+    assert [program.returncode for program in context.programs] == [0, 0]
+
+
+@when("a program has runs in flight on both nodes, and the second one is killed")
+def step_a_program_has_runs_in_flight_on_both_nodes(context: Context) -> None:
+    context.program = start_process(context, "spread", context.address)
+    pids = set(json.loads(context.program.stdout.readline()))
+    lost = pids & set(context.second.processes())
+    assert len(pids) == 2 and len(lost) == 1, (pids, lost)
+    context.second.kill()
+    told, _ = context.program.communicate(f"{next(iter(lost))}\n", LIMIT)
+    context.told = json.loads(told)
+
+
+@then("all of its runs have results, from the first node")
+def step_all_of_its_runs_have_results_from_the_first_node(context: Context) -> None:
+    assert context.told == {"numbers": [0, 1, 2, 3], "lost": 0}, context.told

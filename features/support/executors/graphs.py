@@ -24,6 +24,8 @@ __all__ = [
     "counting_in",
     "failing",
     "failing_factory",
+    "leaving",
+    "leaving_factory",
     "meeting",
     "plain",
     "plain_factory",
@@ -79,6 +81,17 @@ async def fail(state: State) -> State:
 
 
 failing = compiled(fail)
+
+
+async def leave(state: State) -> State:
+    if state["n"] == 0:
+        raise SystemExit("leaving")
+    if state["n"] == 1:
+        raise KeyboardInterrupt("ctrl-c")
+    raise KeyError("an ordinary one")
+
+
+leaving = compiled(leave)
 
 
 async def meet(state: State) -> State:
@@ -139,6 +152,10 @@ returning = compiled(return_lock)
 
 def failing_factory() -> Any:
     return 1 / 0
+
+
+def leaving_factory() -> Any:
+    raise SystemExit("no configuration")
 
 
 def plain_factory() -> Any:

@@ -80,12 +80,14 @@ class InProcessExecutor:
         retries: int = 0,
         calls_per_worker: int = 64,
         failing_starts: int = 0,
+        endless_starts: int = 0,
         silent: bool = False,
         context_vars: Sequence[str] = (),
     ) -> None:
         self.retries = retries
         self.workers: list[InProcessWorker] = []
         self.failing_starts = failing_starts
+        self.endless_starts = endless_starts
         self.silent = silent
         self.disconnecting: BaseException | None = None
         self.disconnected = threading.Event()
@@ -114,6 +116,9 @@ class InProcessExecutor:
         if self.failing_starts:
             self.failing_starts -= 1
             raise OSError("no room for it")
+        if self.endless_starts:
+            self.endless_starts -= 1
+            await asyncio.Event().wait()
         host = GraphHost(self._target, self._variables, self._limit, pickle.dumps)
         kind, *told = await host.open()
         assert kind == "open", told

@@ -1,4 +1,4 @@
-"""A program with a cluster of its own: it prints what it saw, as JSON."""
+"""Programs with workers of Ray: each prints what it saw, as JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
+import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -16,6 +20,7 @@ from typing import Any
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.executors import RayExecutor
 from support.executors import graphs
+from support.executors.meeting import Meeting
 
 NAME = "support.executors.graphs:plain"
 _LISTEN = "0A"
@@ -112,10 +117,145 @@ def join(address: str) -> dict[str, Any]:
     return {"n": result.content["n"], "elsewhere": result.content["pid"] != os.getpid()}
 
 
+def error_of(call: Callable[[], Any]) -> str | None:
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def answer(bridge: RxPyLangGraphBridge) -> int:
+    number: int = bridge.create_future_task(graphs.plain, {"n": 1}).result(60).content["n"]
+    return number
+
+
+def in_child(does: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int]:
+    """What a forked child tells of ``does``, and its exit status; it ends as programs do."""
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forks with threads
+        child = os.fork()
+    if not child:
+        with open(writer, "w") as stream:
+            json.dump(does(), stream)
+        sys.exit(7)
+    os.close(writer)
+    with open(reader) as stream:
+        told = json.load(stream)
+    killer = threading.Timer(30, os.kill, (child, signal.SIGKILL))
+    killer.start()
+    _, status = os.waitpid(child, 0)
+    killer.cancel()
+    return told, os.waitstatus_to_exitcode(status)
+
+
+def forking() -> dict[str, Any]:
+    bridge = RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=1))
+    answer(bridge)
+
+    def use() -> dict[str, Any]:
+        begun = monotonic()
+        errors = [error_of(partial(answer, bridge))]
+        bridge.close()
+        with RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=1)) as another:
+            errors.append(error_of(partial(answer, another)))
+        return {"errors": errors, "seconds": monotonic() - begun}
+
+    told, status = in_child(use)
+    told |= {"status": status, "n": answer(bridge)}
+    bridge.close()
+    return told
+
+
+def forking_first() -> dict[str, Any]:
+    bridge = RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=1))
+
+    def use() -> dict[str, Any]:
+        import ray
+
+        number = answer(bridge)
+        bridge.close()
+        return {"n": number, "connected": ray.is_initialized()}
+
+    told, status = in_child(use)
+    return {**told, "status": status}
+
+
+def shutting_down() -> dict[str, Any]:
+    import ray
+
+    executor = RayExecutor("support.executors.graphs:meeting", workers=1)
+    bridge = RxPyLangGraphBridge(executor=executor)
+    with Meeting() as meeting:
+        send = partial(bridge.create_future_task, graphs.meeting)
+        run = send({"n": 0, "port": meeting.port})
+        meeting.wait_for(1)
+        ray.shutdown()
+        error = error_of(partial(run.result, 60))
+        run = send({"n": 1, "port": meeting.port})
+        (guest,) = meeting.wait_for(1)
+        guest.tell()
+        number = run.result(60).content["n"]
+    bridge.close()
+    return {"error": error, "n": number, "connected": ray.is_initialized()}
+
+
+def surviving(address: str) -> dict[str, Any]:
+    """Tell that a run is in flight; what became of it, and of the next one; then try until told."""
+    executor = RayExecutor(
+        "support.executors.graphs:meeting", workers=1, address=address, num_cpus=0.5
+    )
+    with RxPyLangGraphBridge(executor=executor) as bridge, Meeting() as meeting:
+        send = partial(bridge.create_future_task, graphs.meeting)
+        run = send({"n": 0, "port": meeting.port})
+        meeting.wait_for(1)
+        print("begun", flush=True)
+        errors = [error_of(partial(run.result, 60))]
+        run = send({"n": 1, "port": meeting.port})
+        errors.append(error_of(partial(run.result, 60)))
+        print("over", flush=True)
+        sys.stdin.readline()  # there is another cluster, and Ray's time is over
+        run = send({"n": 2, "port": meeting.port})
+        (guest,) = meeting.wait_for(1)
+        guest.tell()
+        return {"errors": errors, "n": run.result(60).content["n"]}
+
+
+def spread(address: str) -> dict[str, Any]:
+    """Tell the processes of four runs in flight on two nodes; then what became of these runs."""
+    executor = RayExecutor(
+        "support.executors.graphs:meeting", workers=2, address=address, retries=1
+    )
+    with RxPyLangGraphBridge(executor=executor) as bridge, Meeting() as meeting:
+        content = {"port": meeting.port}
+        make = partial(bridge.create_future_task, graphs.meeting)
+        runs = [make({"n": n, **content}) for n in range(4)]
+        guests = meeting.wait_for(4)
+        print(json.dumps([guest.pid for guest in guests]), flush=True)
+        lost = set(map(int, sys.stdin.readline().split()))
+        again = meeting.wait_for(sum(guest.pid in lost for guest in guests))
+        for guest in guests + again:
+            guest.tell()
+        results = [run.result(60).content for run in runs]
+        return {
+            "numbers": [result["n"] for result in results],
+            "lost": sum(result["pid"] in lost for result in results),
+        }
+
+
+PROGRAMS: dict[str, Callable[..., dict[str, Any]]] = {
+    "join": join,
+    "unreachable": unreachable,
+    "own": own,
+    "wait": partial(own, wait=True),
+    "forking": forking,
+    "forking first": forking_first,
+    "shutting down": shutting_down,
+    "surviving": surviving,
+    "spread": spread,
+}
+
 if __name__ == "__main__":
     does, *arguments = sys.argv[1:]
-    if does == "join":
-        told = join(*arguments)
-    else:
-        told = unreachable() if does == "unreachable" else own(wait=does == "wait")
-    print(json.dumps(told))
+    print(json.dumps(PROGRAMS[does](*arguments)))

@@ -21,6 +21,7 @@ _PLACE = re.compile(
     r"(?P<engine>in this process|of Ray)(?:, for (?P<calls>\d+) calls each)?"
     r"(?:, and (?P<retries>\d+) retries)?"
     r"(?:, of which the first (?P<failing>\d+) starts fail)?"
+    r"(?:, of which the first (?P<endless>\d+) never starts)?"
     r"(?P<silent>, which answer nothing)?"
 )
 
@@ -57,6 +58,7 @@ def made(target: Any, workers: int, where: str) -> Any:
         ("calls_per_worker", "calls"),
         ("retries", "retries"),
         ("failing_starts", "failing"),
+        ("endless_starts", "endless"),
     ):
         if match[group] is not None:
             options[name] = int(match[group])

@@ -6,22 +6,20 @@ and leave it as it is.
 
 from __future__ import annotations
 
-from rxlanggraph.executors.ray.connection import connect, disconnect
+from rxlanggraph.executors.ray.connection import Connection, connect, disconnect
 
 __all__ = ["start", "stop"]
 
-_running: list[bool] = []
+_running: list[Connection] = []
 
 
 def start() -> None:
     """Start it, unless it runs."""
     if not _running:
-        connect(None, loopback=True, dashboard=False)
-        _running.append(True)
+        _running.append(connect(None, loopback=True, dashboard=False))
 
 
 def stop() -> None:
     """End it, if it runs."""
     if _running:
-        disconnect()
-        _running.clear()
+        disconnect(_running.pop())

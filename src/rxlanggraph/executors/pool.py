@@ -42,6 +42,8 @@ _log = logging.getLogger("rxlanggraph")
 _CREDIT = WINDOW // 2
 # Seconds before another start where one has failed, doubled each time. Guesses.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
+# Seconds for which calls are kept back for workers that start. A guess: more than it mostly takes.
+_KEPT_BACK = 10.0
 
 
 class _Call:
@@ -127,7 +129,8 @@ class WorkerPool:
         # The latest graph, and what stands for it. Any thread: one reference, replaced as a whole.
         self._latest: tuple[Any, RemoteGraph | RemoteFunction] | None = None
         self._disconnected: dict[str, Future[None]] = {}  # filled by a single setdefault
-        self._pid = os.getpid()
+        # Of the process that has started workers: written on the loop.
+        self._pid: int | None = None
         # Confined to the loop, from here on.
         self._keys = 0
         self._waiting: dict[int, _Call] = {}
@@ -137,6 +140,7 @@ class WorkerPool:
         self._failures = 0  # failed starts in a row
         self._flush_due = False
         self._pause: asyncio.TimerHandle | None = None
+        self._keeping_back: asyncio.TimerHandle | None = None
         self._stopped = False
 
     # -- any thread ------------------------------------------------------------------------------
@@ -189,7 +193,7 @@ class WorkerPool:
     def disconnect(self) -> Future[None]:
         """End the processes, in a thread. Any thread; never blocks."""
         ended: Future[None] = Future()
-        if self._pid != os.getpid():  # in a forked child: they are the parent's
+        if self._pid not in (None, os.getpid()):  # in a forked child: they are the parent's
             ended.set_result(None)
             return ended
         if self._disconnected.setdefault("ended", ended) is ended:
@@ -320,8 +324,11 @@ class WorkerPool:
                 seat.worker.control(orders)
 
     def _limit_now(self) -> int:
-        """How many calls a worker may have: while others start, no more than its share."""
-        if not self._starting:
+        """How many calls a worker may have: while others start, no more than its share.
+
+        Not for long: there may be no room for them.
+        """
+        if not self._starting or self._keeping_back is None:
             return self._limit
         calls = len(self._waiting) + sum(len(seat.calls) for seat in self._seats)
         return min(self._limit, -(-calls // self._size))
@@ -378,9 +385,20 @@ class WorkerPool:
 
     def _fill(self) -> None:
         self._pause = None
+        self._pid = os.getpid()
+        self._keep_back()
         while len(self._seats) + self._starting < self._size and not self._stopped:
             self._starting += 1
             self._start(self._start_worker())
+
+    def _keep_back(self) -> None:
+        if self._keeping_back is None and not self._stopped:
+            loop = asyncio.get_running_loop()
+            self._keeping_back = loop.call_later(_KEPT_BACK, self._give_out, context=Context())
+
+    def _give_out(self) -> None:
+        self._keeping_back = None
+        self._flush_soon()
 
     async def _start_worker(self) -> None:
         try:
@@ -440,9 +458,10 @@ class WorkerPool:
     def stop(self) -> None:
         """End all calls, and accept no more. On the loop of the calls; never blocks."""
         self._stopped = True
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
+        for timer in (self._pause, self._keeping_back):
+            if timer is not None:
+                timer.cancel()
+        self._pause = self._keeping_back = None
         for task in self._tasks:
             task.cancel()
         calls = [*self._waiting.values()]

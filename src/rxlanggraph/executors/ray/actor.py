@@ -7,7 +7,9 @@ own: an order reaches the host while its loop is busy.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
+import threading
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -16,6 +18,8 @@ from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.payloads import loads
 
 __all__ = ["HostActor", "actor_class"]
+
+_log = logging.getLogger("rxlanggraph")
 
 # The concurrency group of `control`, and how many of these calls it has at once: they only pass
 # something on.
@@ -40,6 +44,7 @@ class HostActor:
 
     async def open(self) -> tuple[Any, ...]:
         """As `GraphHost.open`."""
+        _keep_going(asyncio.get_running_loop(), threading.current_thread())
         return await self._host.open()
 
     async def execute(self, batch: Sequence[tuple[int, bytes]]) -> AsyncIterator[list[Event]]:
@@ -62,6 +67,38 @@ class HostActor:
     async def close(self) -> None:
         """As `GraphHost.close`."""
         await self._host.close()
+
+
+def _keep_going(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Let ``loop``, which Ray runs in ``thread``, go on when a node raises SystemExit.
+
+    asyncio ends the loop of a task that raises it, or KeyboardInterrupt. What breaks without this:
+    the process stays, and nothing in it ever answers.
+    """
+    otherwise = threading.excepthook
+
+    def run_on() -> None:
+        asyncio.set_event_loop(loop)
+        while True:
+            _log.warning("a node has ended the loop of a worker, which continues")
+            try:
+                loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                continue
+            return
+
+    def go_on(args: threading.ExceptHookArgs) -> None:
+        if args.thread is not thread or not issubclass(
+            args.exc_type, SystemExit | KeyboardInterrupt
+        ):
+            otherwise(args)
+            return
+        # In another thread: in this one, it would be the context of every further exception.
+        another = threading.Thread(target=run_on, name=thread.name, daemon=True)
+        another.start()
+        another.join()  # Ray waits for this one
+
+    threading.excepthook = go_on
 
 
 def actor_class(ray: Any) -> Any:

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from rxlanggraph.executors.contract import Event, Order, Worker
 from rxlanggraph.executors.payloads import load_error
 from rxlanggraph.executors.pool import check_parts_in_memory
 from rxlanggraph.executors.ray.actor import actor_class
-from rxlanggraph.executors.ray.connection import connect, disconnect
+from rxlanggraph.executors.ray.connection import Connection, connect, disconnect
 from rxlanggraph.executors.ray.library import ray_module
 from rxlanggraph.executors.targets import Target
 
@@ -63,10 +64,12 @@ class RayCluster:
         self._settings = settings
         self._name = name
         self.dumps: Callable[[Any], bytes] = self._ray.cloudpickle.dumps
-        # Guards what follows. Held while the connection is made and given back.
+        self._actor_class = actor_class(self._ray)  # sent to a cluster once
+        # Held while the connection is made and given back, which takes seconds. Guards it.
+        self._connecting = threading.Lock()
+        self._connection: Connection | None = None
+        # Guards what follows; held for moments.
         self._lock = threading.Lock()
-        self._connected = False
-        self._own = False  # whether the cluster was started by this process
         self._closed = False
         self._actors: list[Any] = []
 
@@ -78,64 +81,94 @@ class RayCluster:
             InvalidArgumentError: The graph keeps its threads in memory, and there are more workers.
             Exception: What the graph's module or factory has raised.
         """
-        actor = await _in_thread(self._make_actor, f"{self._name}-ray")
+        actor, connection = await _in_thread(self._make_actor, f"{self._name}-ray")
+        kill = partial(self._kill, connection, actor)
         try:
-            check_parts_in_memory(await self._opened(actor), self._settings.workers)
+            check_parts_in_memory(await self._opened(connection, actor), self._settings.workers)
         except BaseException as error:
-            self._kill(actor)
+            kill()
             if isinstance(error, TimeoutError):
-                raise ExecutorUnavailableError(self._no_room()) from error
+                raise ExecutorUnavailableError(self._no_room(connection)) from error
+            if isinstance(error, WorkerLostError):
+                raise ExecutorUnavailableError(
+                    f"a worker process of Ray could not start: {error}"
+                ) from error
             if isinstance(error, self._ray.exceptions.RayError):
                 raise ExecutorUnavailableError(
-                    f"a worker process of Ray has died while it started: {error_text(error)}"
+                    f"a worker process of Ray has died while it started: {_first_line(error)}"
                 ) from error
             raise
-        return RayWorker(self._ray, actor, self._kill)
+        return RayWorker(self._ray, connection, actor, kill)
 
-    async def _opened(self, actor: Any) -> list[str]:
+    async def _opened(self, connection: Connection, actor: Any) -> list[str]:
         """Wait until ``actor`` has its graph; return what that keeps in memory."""
         async with asyncio.timeout(self._settings.start_timeout):
-            opened = await actor.open.remote()
+            opened = await _while_connected(connection, actor.open.remote())
         if opened[0] == "error":
-            raise load_error(opened[1])
+            error = load_error(opened[1])
+            if not isinstance(error, Exception):  # it would end the loop
+                raise ExecutorUnavailableError(
+                    f"the graph's module or factory has raised {type(error).__name__} in a worker "
+                    f"process: {error_text(error)}"
+                ) from error
+            raise error
         parts: list[str] = opened[2]
         return parts
 
-    def _make_actor(self) -> Any:
+    def _make_actor(self) -> tuple[Any, Connection]:
         settings = self._settings
-        with self._lock:
-            if self._closed:
-                raise ExecutorUnavailableError(f"the workers of {self._name} have been stopped")
-            if not self._connected:
-                self._own = connect(
-                    settings.address, loopback=settings.loopback, dashboard=settings.dashboard
-                )
-                self._connected = True
+        connection = self._connected()
+        if (refusal := connection.refusal()) is not None:
+            raise ExecutorUnavailableError(
+                f"the cluster of {self._name} does not answer: {error_text(refusal)}"
+            ) from refusal
         options: dict[str, Any] = {
             # In a cluster for this process alone, nothing is gained by reserving.
-            "num_cpus": 0 if self._own else settings.num_cpus,
+            "num_cpus": 0 if connection.own else settings.num_cpus,
             "max_concurrency": settings.calls_per_worker + 8,
         }
         if settings.runtime_env is not None:
             options["runtime_env"] = dict(settings.runtime_env)
         told = (settings.data, settings.context_vars, settings.calls_per_worker)
         path = [each or str(Path.cwd()) for each in sys.path]
-        actor = actor_class(self._ray).options(**options).remote(self.dumps(told), path)
-        self._keep(actor)
-        return actor
+        try:
+            actor = self._actor_class.options(**options).remote(self.dumps(told), path)
+        except Exception as error:
+            raise ExecutorUnavailableError(
+                f"Ray starts no worker process for {self._name}: {error_text(error)}"
+            ) from error
+        self._keep(connection, actor)
+        return actor, connection
 
-    def _keep(self, actor: Any) -> None:
+    def _connected(self) -> Connection:
+        settings = self._settings
+        with self._connecting:
+            self._check_open()
+            if self._connection is not None and self._connection.is_lost:
+                lost, self._connection = self._connection, None
+                disconnect(lost)
+            if self._connection is None:
+                self._connection = connect(
+                    settings.address, loopback=settings.loopback, dashboard=settings.dashboard
+                )
+            return self._connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ExecutorUnavailableError(f"the workers of {self._name} have been stopped")
+
+    def _keep(self, connection: Connection, actor: Any) -> None:
         with self._lock:
             self._actors.append(actor)
             if not self._closed:
                 return
-        self._kill(actor)  # stopped meanwhile
-        raise ExecutorUnavailableError(f"the workers of {self._name} have been stopped")
+        self._kill(connection, actor)  # stopped meanwhile
+        self._check_open()
 
-    def _no_room(self) -> str:
+    def _no_room(self, connection: Connection) -> str:
         settings = self._settings
         available: Any = {}
-        reserved = 0 if self._own else settings.num_cpus
+        reserved = 0 if connection.own else settings.num_cpus
         with contextlib.suppress(Exception):
             available = self._ray.available_resources()
         return (
@@ -145,36 +178,43 @@ class RayCluster:
             "longer start_timeout"
         )
 
-    def _kill(self, actor: Any) -> None:
+    def _kill(self, connection: Connection, actor: Any) -> None:
         with self._lock:
             if actor in self._actors:
                 self._actors.remove(actor)
+        if connection.is_lost:  # Ray would connect anew, to a cluster that it starts
+            return
         with contextlib.suppress(Exception):  # it is dead, or the cluster is
             self._ray.kill(actor)
 
     def disconnect(self) -> None:
         """End the processes that were started. Any thread but a loop's; blocks for seconds."""
-        with self._lock:  # waits for a connection that is being made
-            if self._closed:
-                return
-            self._closed = True
-            actors, self._actors = self._actors, []
-            connected = self._connected
-        if not connected:
+        with self._connecting:  # waits for a connection that is being made
+            with self._lock:
+                if self._closed:
+                    return
+                self._closed = True
+                actors, self._actors = self._actors, []
+            connection, self._connection = self._connection, None
+        if connection is None:
             return
-        with contextlib.suppress(Exception):
-            closing = [actor.close.remote() for actor in actors]
-            self._ray.wait(closing, num_returns=len(closing), timeout=_LEAVE)
+        if not connection.is_lost:
+            with contextlib.suppress(Exception):
+                closing = [actor.close.remote() for actor in actors]
+                self._ray.wait(closing, num_returns=len(closing), timeout=_LEAVE)
         for actor in actors:
-            self._kill(actor)
-        disconnect()
+            self._kill(connection, actor)
+        disconnect(connection)
 
 
 class RayWorker:
     """See `Worker`."""
 
-    def __init__(self, ray: Any, actor: Any, kill: Callable[[Any], None]) -> None:
+    def __init__(
+        self, ray: Any, connection: Connection, actor: Any, kill: Callable[[], None]
+    ) -> None:
         self._ray = ray
+        self._connection = connection
         self._actor = actor
         self._kill = kill
 
@@ -190,21 +230,48 @@ class RayWorker:
             async for reference in sent:
                 yield await reference
         except self._ray.exceptions.RayError as error:
-            raise WorkerLostError(error_text(error).strip().partition("\n")[0]) from error
+            raise WorkerLostError(_first_line(error)) from error
 
     def control(self, orders: Sequence[Order]) -> None:
         """Tell calls something. Never blocks; it is lost if the process is."""
-        with contextlib.suppress(self._ray.exceptions.RayError):
+        with contextlib.suppress(Exception):  # whatever Ray raises without a connection
             self._actor.control.remote(orders)
 
     async def ended(self) -> None:
-        """Wait until the process has died."""
-        with contextlib.suppress(self._ray.exceptions.RayError):
-            await self._actor.stay.remote()
+        """Wait until the process has died, or the cluster has."""
+        with contextlib.suppress(self._ray.exceptions.RayError, WorkerLostError):
+            await _while_connected(self._connection, self._actor.stay.remote())
 
     def kill(self) -> None:
         """End the process at once. Any thread; never blocks."""
-        self._kill(self._actor)
+        self._kill()
+
+
+def _first_line(error: BaseException) -> str:
+    return error_text(error).strip().partition("\n")[0]
+
+
+async def _while_connected(connection: Connection, call: Awaitable[_T]) -> _T:
+    """Return the result of a call of Ray's, which never ends without a connection."""
+    loop = asyncio.get_running_loop()
+    lost = asyncio.Event()
+
+    def tell() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lost.set)
+
+    forget = connection.when_lost(tell)
+    step: asyncio.Future[_T] = asyncio.ensure_future(call)
+    loss = loop.create_task(lost.wait())
+    try:
+        await asyncio.wait((step, loss), return_when=asyncio.FIRST_COMPLETED)
+        if step.done():
+            return step.result()
+    finally:
+        step.cancel()
+        loss.cancel()
+        forget()
+    raise WorkerLostError("the cluster does not answer any more")
 
 
 async def _in_thread(call: Callable[[], _T], name: str) -> _T:

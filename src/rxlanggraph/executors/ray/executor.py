@@ -146,11 +146,13 @@ class RayExecutor:
             ExecutorUnavailableError: The cluster does not answer, or cannot be started.
         """
         settings = self._settings
-        connect(settings.address, loopback=settings.loopback, dashboard=settings.dashboard)
+        connection = connect(
+            settings.address, loopback=settings.loopback, dashboard=settings.dashboard
+        )
         try:
             yield
         finally:
-            disconnect()
+            disconnect(connection)
 
 
 def _check_cpus(number: object) -> None:
