@@ -198,7 +198,7 @@ Feature: Several loops, on which a bridge calls its graphs
       | close()                 | BlockingCallError | would block the event loop            |
       | cleanup_tasks()         | BlockingCallError | would block the event loop            |
       | aclose()                | BlockingCallError | would wait for the end of that        |
-      | a message without room  | BlockingCallError | would stop them                       |
+      | a message without room  | BlockingCallError | blocking here would stop the event    |
 
   Scenario: A node that waits for its own thread is told that this is a deadlock
     Given a bridge with 2 loops
