@@ -13,7 +13,6 @@ loop gone), the slot and the registry entry are still held until the real end.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import os
 from collections import deque
@@ -22,6 +21,7 @@ from concurrent.futures import Future
 from contextvars import Context
 from functools import partial
 
+from rxlanggraph.bridge import exits
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
 from rxlanggraph.bridge.draining import not_begun
 from rxlanggraph.bridge.execution import Execution, enter_scope
@@ -76,9 +76,6 @@ _BURST = 64
 _BLOCKED_AFTER = 0.5
 # Exceptions with which a callback ends an asyncio loop.
 _ENDING_LOOPS = (KeyboardInterrupt, SystemExit)
-# Seconds that runs, and then the loop, get to end when the interpreter exits. A guess: about as
-# long as a person waits without wondering.
-_AT_EXIT = 1.0
 
 
 class Engine:
@@ -467,7 +464,7 @@ class Engine:
                 return
             self.inbox.loop = self.host.start()
             # A daemon thread would be cut off at exit in the middle of a run's own cleanup.
-            atexit.register(self.exit)
+            exits.add(self)
             self._started = True
             if self.registry.state != "open":
                 self.stop_loop()  # a signal handler closed the bridge during this call
@@ -902,7 +899,7 @@ class Engine:
             with contextlib.suppress(RuntimeError):  # it is closed: there are no calls
                 loop.call_soon_threadsafe(self._workers.stop, context=Context())
         self.host.stop()
-        atexit.unregister(self.exit)
+        exits.discard(self)
 
     def abandon(self) -> None:
         """End without waiting: for a bridge that is dropped unclosed. Any thread; never blocks."""
@@ -915,13 +912,14 @@ class Engine:
         if self._workers is not None:
             self._workers.disconnect()
 
-    def exit(self) -> None:
-        """At interpreter exit: cancel what is in flight, and give it a moment."""
+    def begin_exit(self) -> None:
+        """Admit nothing more, and cancel what is in flight. Any thread; never blocks."""
         self.close_admission()
         self.registry.cancel_all()
-        self.registry.wait_idle(_AT_EXIT)
-        self.stop_loop()
-        self.wait_stopped(_AT_EXIT)
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until nothing is in flight, at most ``timeout`` seconds; return whether it is so."""
+        return self.registry.wait_idle(timeout)
 
     def wait_stopped(self, timeout: float | None) -> None:
         """Wait until the loop has ended or was given back, at most ``timeout`` seconds."""
@@ -952,7 +950,7 @@ class Engine:
         )
         self._started = True
         self._watch = None
-        atexit.unregister(self.exit)
+        exits.discard(self)
         self.host = AbsentLoop(error)
         self.threads = RunThreads(self.name, self.lock, 0)
         self.inbox.after_fork(error)
