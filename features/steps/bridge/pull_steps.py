@@ -318,8 +318,10 @@ def step_the_bridge_is_closed_while_a_source_waits_behind_a_stuck_run(
     assert context.bridge.close(0, cancel_timeout=0).stuck
 
 
-@then("no thread iterates any more")
-def step_no_thread_iterates_any_more(context: Context) -> None:
+@then("the stream has ended, the source is closed, and no thread iterates any more")
+def step_the_stream_has_ended_and_no_thread_iterates_any_more(context: Context) -> None:
+    assert context.subscriber.wait_for_end().error is not None
+    context.source.closed.wait()
     for each in threading.enumerate():
         if each.name == "rxlanggraph-pull":
             each.join(LIMIT)
