@@ -65,9 +65,7 @@ def family(context: Context, where: str, wait: str, child: str) -> given_up_wait
 
 
 @when("a run {where} gives up {wait} for a child, which then waits for it by {child}")
-def step_a_run_gives_up_a_wait_for_a_child(
-    context: Context, where: str, wait: str, child: str
-) -> None:
+def step_a_run_gives_up_for_a_child(context: Context, where: str, wait: str, child: str) -> None:
     assert wait in given_up_waits.GIVEN_UP, wait
     family(context, where, wait, child)
 

@@ -306,9 +306,7 @@ def step_the_run_that_waited_for_it_is_answered(context: Context) -> None:
 
 
 @when("the bridge is closed, while an endless {kind} waits for room behind a stuck run")
-def step_the_bridge_is_closed_while_a_source_waits_behind_a_stuck_run(
-    context: Context, kind: Any
-) -> None:
+def step_the_bridge_is_closed_while_waits_behind_a_stuck_run(context: Context, kind: Any) -> None:
     context.source, forever = Source(), threading.Event()
     context.add_cleanup(forever.set)
     pulled = context.bridge.from_iterable(context.source.of(kind))
