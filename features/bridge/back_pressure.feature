@@ -74,6 +74,18 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
     When half of them start, and nothing else gives up the GIL
     Then they have started
 
+  Scenario Outline: A message that waits <how> for room when its source completes <ends so>
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When a source completes while its last message waits <how> for room, and then <what>
+    Then the stream has <count> results, and ends with <end>
+
+    Examples:
+      | how           | ends so     | what                 | count | end               |
+      | without order | is answered | there is room        | 1     | completed         |
+      | in order      | is answered | there is room        | 1     | completed         |
+      | without order | is refused  | the bridge is closed | 0     | BridgeClosedError |
+      | for a time    | is rejected | its time is over     | 1     | completed         |
+
   Scenario: After close, no submitter waits for room
     Given room for one run, which is taken and then closed
     Then two more are let through at once

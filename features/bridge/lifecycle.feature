@@ -251,6 +251,14 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | a stream that never completes     |
       | a bridge inside a cycle           |
 
+  Scenario: At interpreter exit the runs of all bridges are cancelled before one is waited for
+    When this program ends without closing its bridge: four bridges whose runs clean up together
+    Then it has printed "cleaned up" 4 times
+
+  Scenario: At interpreter exit thirty stuck bridges take no longer than one
+    When this program ends without closing its bridge: thirty bridges with a stuck run each
+    Then it has ended within 20 seconds, for a second or two each would be more than that
+
   Scenario: At interpreter exit a run's own cleanup is still executed
     When this program ends without closing its bridge: a run with a cleanup of its own
     Then it has printed "cleaned up"

@@ -59,6 +59,50 @@ Feature: A run may wait for other runs; a wait that could never end is refused a
       | calls close()                                                        | name='x'      | from outside            |
       | awaits registry.wait_idle_async()                                    | name='x'      | from outside            |
 
+  Scenario Outline: A run that has given up <wait> may be waited for: <where>, child: <child>
+    Given an open bridge on <home> loop
+    When a run <where> gives up <wait> for a child, which then waits for it by <child>
+    Then both of them are answered
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | wait                           | where                 | child    | home       |
+      | wait_for(shield())             | on it                 | await    | its own    |
+      | wait_for(shield())             | on it                 | result() | its own    |
+      | wait_for(shield())             | on it                 | await    | an adopted |
+      | wait_for(shield())             | of another bridge     | await    | its own    |
+      | wait_for(shield())             | of another bridge     | result() | its own    |
+      | wait_for(shield())             | in a graph            | await    | its own    |
+      | timeout() and shield(gather()) | on it                 | await    | its own    |
+      | wait(timeout=...)              | on it                 | await    | its own    |
+      | wait(timeout=...)              | in a graph            | result() | its own    |
+      | wait(FIRST_COMPLETED)          | on it                 | await    | its own    |
+      | a task in the background       | on it                 | await    | its own    |
+      | a task in the background       | in a graph            | await    | its own    |
+      | tasks within tasks             | on it                 | await    | its own    |
+
+  Scenario Outline: While a run waits by <wait> for a child, the child is refused: <where>, child: <child>
+    Given an open bridge on <home> loop
+    When a run <where> waits by <wait> for a child, which then waits for it by <child>
+    Then the child is refused: "let one of them go on without the other's result"
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | wait                          | where             | child    | home       |
+      | await                         | on it             | await    | its own    |
+      | await                         | on it             | result() | its own    |
+      | await                         | in a graph        | await    | its own    |
+      | await                         | of another bridge | await    | its own    |
+      | wrap_future()                 | on it             | await    | an adopted |
+      | gather()                      | on it             | await    | its own    |
+      | gather()                      | in a graph        | result() | its own    |
+      | shield()                      | on it             | await    | its own    |
+      | wait()                        | on it             | await    | its own    |
+      | as_completed()                | on it             | await    | its own    |
+      | a TaskGroup                   | on it             | await    | its own    |
+      | a task that awaits a task     | in a graph        | await    | its own    |
+      | a wait that was given up once | on it             | await    | its own    |
+
   Scenario: An actor that sends to its own thread without waiting is answered in order
     Given an open bridge on its own loop
     When a run sends two messages to its own thread, and ends

@@ -86,6 +86,45 @@ Feature: from_iterable takes an item when the bridge has room for it
       | async generator | waits for room          | an adopted |
       | generator       | waits for room          | its own    |
 
+  Scenario Outline: A run that waits for the end of an endless <source> gets it when the bridge closes
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=1
+    When the bridge is closed while a run waits for the end of a stream of an endless <source>
+    Then the results of what was taken come, then BridgeClosedError, and the source is closed
+    And the run that waited for it is answered
+
+    Examples:
+      | source          |
+      | async generator |
+      | generator       |
+
+  Scenario Outline: A run that never ends keeps no <source> beyond the close of the bridge
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When the bridge is closed, while an endless <source> waits for room behind a stuck run
+    Then the stream has ended, the source is closed, and no thread iterates any more
+
+    Examples:
+      | source          |
+      | async generator |
+      | generator       |
+
+  Scenario: Behind two stages, the results of both come before the error when the bridge closes
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=1
+    When the bridge is closed while runs of both stages behind an endless generator are active
+    Then the result of the second stage comes, then BridgeClosedError
+
+  Scenario Outline: Where <what>, an endless <source> is not started, and nothing is left of it
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When an endless <source> is subscribed to where <what>
+    Then the stream ends with <error>
+    And nothing is left of the source, and no coroutine that was never awaited
+
+    Examples:
+      | source          | what                           | error                |
+      | generator       | no thread can be started       | RuntimeError         |
+      | async generator | the loop is closed just then   | LoopUnavailableError |
+      | async generator | the bridge is closed just then | BridgeClosedError    |
+      | generator       | the bridge is closed just then | BridgeClosedError    |
+
   Scenario: When the loop on which it is iterated over ends, the stream does
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
     When an async generator waits for its next item on another loop, which ends

@@ -15,7 +15,7 @@ from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 from reactivex.subject import Subject
 
-from rxlanggraph import StreamMessage
+from rxlanggraph import StreamMessage, TimeLimits
 from rxlanggraph.bridge import admission
 from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.concurrency.clock import closed_gate
@@ -26,7 +26,7 @@ from support.bridge.raising_places import echo
 from support.bridge.streams import Subscriber
 from support.concurrency.patching import patch
 from support.concurrency.tasks import start, switching_never, switching_often
-from support.concurrency.waiting import LIMIT, Log
+from support.concurrency.waiting import LIMIT, Gate, Log
 
 
 class Watch:
@@ -434,3 +434,62 @@ def step_a_thread_sends_messages_through_a_stage(context: Context, count: int) -
 @then("each of the {count:d} is answered")
 def step_each_of_the_count_is_answered(context: Context, count: int) -> None:
     assert context.answers == list(range(count)), context.answers
+
+
+def until_one_waits_for_room(context: Context) -> None:
+    for _ in range(int(LIMIT / 0.001)):
+        if context.bridge._engine.admission._gates:
+            return
+        threading.Event().wait(0.001)  # there is no notice when a thread begins to wait
+    raise AssertionError("no thread waits for room")
+
+
+@when("a source completes while its last message waits {how} for room, and then {what}")
+def step_a_source_completes_while_its_last_message_waits(
+    context: Context, how: str, what: str
+) -> None:
+    bridge, gate = context.bridge, Gate()
+    context.add_cleanup(gate.open)
+    options: dict[str, Any] = {
+        "without order": {},
+        "in order": {"ordered": True},
+        "for a time": {"timeout": TimeLimits(start=0.05), "errors": "emit"},
+    }[how]
+
+    async def hold(content: Any) -> None:
+        await gate.wait_async()
+
+    # One holds the slot, and one the room.
+    held = [bridge.create_future_task(hold, number) for number in range(2)]
+    source, context.subscriber = ManualSource(), Subscriber()
+    context.subscriber.subscribe(reactivex.create(source).pipe(bridge.invoke(echo, **options)))
+    join = start(lambda: source.observer.on_next(2))
+    until_one_waits_for_room(context)
+    source.observer.on_completed()
+    assert not context.subscriber.ends, context.subscriber.ends
+    if what == "there is room":
+        gate.open()
+    closed = start(lambda: bridge.close(LIMIT)) if what == "the bridge is closed" else None
+    join()
+    gate.open()
+    for run in held:
+        run.result(LIMIT)
+    if closed is not None:
+        closed()
+
+
+class ManualSource:
+    """A source that passes on what its observer is told, in any thread."""
+
+    observer: Any
+
+    def __call__(self, observer: Any, scheduler: Any) -> None:
+        self.observer = observer
+
+
+@then("the stream has {count:d} results, and ends with {end}")
+def step_the_stream_has_results_and_ends_with(context: Context, count: int, end: str) -> None:
+    subscriber = context.subscriber.wait_for_end()
+    assert len(subscriber.items) == count, subscriber.items
+    error = subscriber.error
+    assert ("completed" if error is None else type(error).__name__) == end, (error, end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from time import monotonic
 
 from behave import then, when
 from behave.runner import Context
@@ -12,7 +13,9 @@ from support.concurrency import exits
 
 @when("this program ends without closing its bridge: {what}")
 def step_this_program_ends_without_closing_its_bridge_what(context: Context, what: str) -> None:
+    begun = monotonic()
     context.ended = exits.run(what)
+    context.seconds = monotonic() - begun
 
 
 @then("it ends by itself with status 0, and prints only what it was told to print")
@@ -25,6 +28,19 @@ def step_it_ends_by_itself_with_status_0_and_prints_only_what_it(context: Contex
 @then('it has printed "{words}"')
 def step_it_has_printed_words(context: Context, words: str) -> None:
     assert words in context.ended.stdout, (context.ended.stdout, context.ended.stderr)
+
+
+@then('it has printed "{words}" {count:d} times')
+def step_it_has_printed_words_times(context: Context, words: str, count: int) -> None:
+    ended = context.ended
+    assert (ended.returncode, ended.stderr) == (0, ""), (ended.returncode, ended.stderr)
+    assert ended.stdout.splitlines() == [words] * count, ended.stdout
+
+
+@then("it has ended within {seconds:d} seconds, for a second or two each would be more than that")
+def step_it_has_ended_within_seconds(context: Context, seconds: int) -> None:
+    assert context.ended.stdout == "leaving\n", context.ended
+    assert context.seconds < seconds, context.seconds
 
 
 # -- dropping --------------------------------------------------------------------------------------

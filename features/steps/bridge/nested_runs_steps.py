@@ -10,7 +10,7 @@ from behave.runner import Context
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge import deadlocks
 from rxlanggraph.errors import DeadlockError
-from support.bridge import nested_runs
+from support.bridge import given_up_waits, nested_runs
 from support.bridge.bridges import arguments
 from support.concurrency.waiting import LIMIT
 
@@ -49,6 +49,49 @@ def the_bridge_goes_on(context: Context) -> None:
     assert run.result(LIMIT).content == "on"
     assert context.bridge.registry.wait_idle(LIMIT)
     assert not deadlocks._waits, deadlocks._waits
+
+
+# -- waits that are given up -----------------------------------------------------------------------
+
+
+def family(context: Context, where: str, wait: str, child: str) -> given_up_waits.Family:
+    other = context.bridge
+    if where == "of another bridge":
+        other = RxPyLangGraphBridge()
+        context.add_cleanup(other.close, 0)
+    made = given_up_waits.Family(context.bridge, other, wait, child, in_graph=where == "in a graph")
+    context.family = made
+    return made
+
+
+@when("a run {where} gives up {wait} for a child, which then waits for it by {child}")
+def step_a_run_gives_up_for_a_child(context: Context, where: str, wait: str, child: str) -> None:
+    assert wait in given_up_waits.GIVEN_UP, wait
+    family(context, where, wait, child)
+
+
+@then("both of them are answered")
+def step_both_of_them_are_answered(context: Context) -> None:
+    parent = context.family.parent.result(LIMIT)
+    child = context.family.child.result(LIMIT).result(LIMIT)
+    assert (parent.status, child.status) == ("ok", "ok"), (parent, child)
+    assert child.content == "ok", child
+
+
+@when("a run {where} waits by {wait} for a child, which then waits for it by {child}")
+def step_a_run_waits_for_a_child_which_waits_for_it(
+    context: Context, where: str, wait: str, child: str
+) -> None:
+    assert wait in given_up_waits.WAITS, wait
+    family(context, where, wait, child)
+
+
+@then('the child is refused: "{words}"')
+def step_the_child_is_refused(context: Context, words: str) -> None:
+    child = context.family.child.result(LIMIT).result(LIMIT)
+    assert isinstance(child.error, DeadlockError), child
+    assert words in str(child.error), child.error
+    assert context.family.parent.result(LIMIT).status in ("ok", "error")
 
 
 # -- what works ------------------------------------------------------------------------------------

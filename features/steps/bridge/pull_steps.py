@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import warnings
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import reactivex
 from behave import then, when
@@ -270,6 +273,137 @@ def step_the_results_of_what_was_taken_come(context: Context) -> None:
     assert context.source.closed.is_open
 
 
+@when("the bridge is closed while a run waits for the end of a stream of an endless {kind}")
+def step_the_bridge_is_closed_while_a_run_waits_for_the_end(context: Context, kind: Any) -> None:
+    context.source, gate, ended = Source(), Gate(), Gate()
+    context.add_cleanup(ended.open)
+    context.add_cleanup(gate.open)
+
+    async def node(content: Any) -> Any:
+        await gate.wait_async()
+        return content
+
+    async def parent(content: Any) -> str:
+        ends = ops.finally_action(ended.open)
+        pulled = context.bridge.from_iterable(context.source.of(kind))
+        subscribe(context, pulled.pipe(context.bridge.invoke(node, max_concurrency=1), ends))
+        await ended.wait_async()
+        return "it has ended"
+
+    context.run = context.bridge.create_future_task(parent, 0)
+    # One runs, one has room, and the next one waits for that.
+    context.source.taken.wait_for(3)
+    until(lambda: waiting(context) == 1)
+    join = start(lambda: context.bridge.close(LIMIT))
+    context.source.closed.wait()
+    gate.open()
+    join()
+
+
+@then("the run that waited for it is answered")
+def step_the_run_that_waited_for_it_is_answered(context: Context) -> None:
+    assert context.run.result(LIMIT).content == "it has ended"
+
+
+@when("the bridge is closed, while an endless {kind} waits for room behind a stuck run")
+def step_the_bridge_is_closed_while_waits_behind_a_stuck_run(context: Context, kind: Any) -> None:
+    context.source, forever = Source(), threading.Event()
+    context.add_cleanup(forever.set)
+    pulled = context.bridge.from_iterable(context.source.of(kind))
+    subscribe(context, pulled.pipe(context.bridge.invoke(lambda content: forever.wait(2 * LIMIT))))
+    context.source.taken.wait_for(3)
+    until(lambda: waiting(context) == 1)
+    assert context.bridge.close(0, cancel_timeout=0).stuck
+
+
+@then("the stream has ended, the source is closed, and no thread iterates any more")
+def step_the_stream_has_ended_and_no_thread_iterates_any_more(context: Context) -> None:
+    assert context.subscriber.wait_for_end().error is not None
+    context.source.closed.wait()
+    for each in threading.enumerate():
+        if each.name == "rxlanggraph-pull":
+            each.join(LIMIT)
+            assert not each.is_alive(), each
+
+
+@when("the bridge is closed while runs of both stages behind an endless generator are active")
+def step_the_bridge_is_closed_while_runs_of_both_stages_are_active(context: Context) -> None:
+    context.source, first, second, began = Source(), Gate(), Gate(), Gate()
+    context.add_cleanup(first.open)
+    context.add_cleanup(second.open)
+
+    async def one(content: Any) -> Any:
+        if content > 0:
+            await first.wait_async()
+        return content
+
+    async def two(content: Any) -> Any:
+        began.open()
+        await second.wait_async()
+        return content
+
+    stages = [context.bridge.invoke(each, max_concurrency=1) for each in (one, two)]
+    pulled = context.bridge.from_iterable(context.source.of("generator"))
+    subscribe(context, pulled.pipe(*stages))
+    began.wait()
+    context.source.taken.wait_for(3)
+    join = start(lambda: context.bridge.close(LIMIT))
+    context.source.closed.wait()
+    first.open()
+    on_loop(context)
+    second.open()
+    assert not join().stuck
+
+
+@then("the result of the second stage comes, then BridgeClosedError")
+def step_the_result_of_the_second_stage_comes(context: Context) -> None:
+    subscriber = context.subscriber.wait_for_end()
+    assert [result.content for result in subscriber.items] == [0], subscriber.items
+    assert type(subscriber.error).__name__ == "BridgeClosedError", subscriber.error
+
+
+@when("an endless {kind} is subscribed to where {what}")
+def step_an_endless_kind_is_subscribed_to_where(context: Context, kind: Any, what: str) -> None:
+    context.bridge.create_future_task(echo, 0).result(LIMIT)  # its loop runs
+    engine, started_loop = context.bridge._engine, context.bridge._engine.started_loop
+
+    def closed_loop() -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        loop.close()
+        return loop
+
+    def closing() -> asyncio.AbstractEventLoop:
+        loop: asyncio.AbstractEventLoop = started_loop()
+        context.bridge.close()
+        return loop
+
+    patched = {
+        "no thread can be started": lambda: mock.patch.object(
+            threading.Thread, "start", side_effect=RuntimeError("can't start new thread")
+        ),
+        "the loop is closed just then": lambda: mock.patch.object(
+            engine, "started_loop", closed_loop
+        ),
+        "the bridge is closed just then": lambda: mock.patch.object(
+            engine, "started_loop", closing
+        ),
+    }[what]
+    pulled = context.bridge.from_iterable(Source().of(kind))
+    with warnings.catch_warnings(record=True) as context.warnings, patched():
+        warnings.simplefilter("always")
+        subscribe(context, pulled)
+        gc.collect()
+
+
+@then("nothing is left of the source, and no coroutine that was never awaited")
+def step_nothing_is_left_of_the_source(context: Context) -> None:
+    admission = context.bridge._engine.admission
+    assert not admission._closing, admission._closing
+    assert not (admission._holders or admission._gates), (admission._holders, admission._gates)
+    unawaited = [str(each.message) for each in context.warnings if "_pull" in str(each.message)]
+    assert not unawaited, unawaited
+
+
 @when("an async generator waits for its next item on another loop, which ends")
 def step_an_async_generator_waits_on_another_loop_which_ends(context: Context) -> None:
     context.source = Source(idle_at=0)
@@ -382,6 +516,6 @@ def step_the_bridge_is_closed_and_words_is_subscribed_to(context: Context, words
     subscribe(context, pulled.pipe(context.bridge.invoke(echo)))
 
 
-@then("the stream ends with BridgeClosedError")
-def step_the_stream_ends_with_bridgeclosederror(context: Context) -> None:
-    assert type(context.subscriber.wait_for_end().error).__name__ == "BridgeClosedError"
+@then("the stream ends with {error:w}")
+def step_the_stream_ends_with_error(context: Context, error: str) -> None:
+    assert type(context.subscriber.wait_for_end().error).__name__ == error

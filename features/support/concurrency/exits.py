@@ -147,6 +147,33 @@ owner.bridge, owner.self = bridge, owner
 """
     + SEND_AND_BEGIN.format("wait", 2)
     + "del bridge, owner\n",
+    "four bridges whose runs clean up together": """
+cancelled = []
+
+async def together(content):
+    begun.set()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        cancelled.append(content)
+        while len(cancelled) < 4:
+            await asyncio.sleep(0.001)
+        print("cleaned up\\n", end="", flush=True)  # in one piece
+
+bridges = [RxPyLangGraphBridge() for _ in range(4)]
+for each in bridges:
+    begun.clear()
+    each.create_future_task(together, 1)
+    assert begun.wait(30)
+""",
+    "thirty bridges with a stuck run each": """
+bridges = [RxPyLangGraphBridge() for _ in range(30)]
+for each in bridges:
+    begun.clear()
+    each.create_future_task(block, 1)
+    assert begun.wait(30)
+print("leaving", flush=True)
+""",
 }
 
 

@@ -7,7 +7,6 @@ It needs sys.monitoring, so Python 3.12.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import gc
 import os
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 import rxlanggraph
+from rxlanggraph.bridge import exits
 from support.concurrency.model_loop import ModelLoop
 from support.controls import naive_models
 
@@ -124,7 +124,7 @@ def _modelled() -> Iterator[None]:
         with (
             _on_one_processor(),
             mock.patch.object(asyncio, "new_event_loop", ModelLoop),
-            mock.patch.object(atexit, "register"),
+            mock.patch.object(exits, "add"),
         ):
             yield
     finally:

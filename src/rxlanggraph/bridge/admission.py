@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias
 from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, end_wait, review, waiting
 from rxlanggraph.bridge.overflow import Overflow, drop_order
 from rxlanggraph.bridge.run import Run, current_run
+from rxlanggraph.bridge.task_waits import TaskWait
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.concurrency import waiters
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock, closed_gate
@@ -224,7 +225,8 @@ class AdmissionLimiter:
                 return True
             gate = _LoopGate()
             self._gates.append((gate, run))
-        inside, room = current_run(), _RoomFor(self, gate, run)
+        inside = current_run()
+        room = _RoomFor(self, gate, run, None if inside is None else TaskWait(inside))
         try:
             if inside is not None:
                 begin_wait(inside, room)
@@ -488,9 +490,15 @@ class _RoomFor:
         "and not in the thread of an event loop"
     )
 
-    def __init__(self, admission: AdmissionLimiter, gate: _Gate, run: _Holder) -> None:
+    def __init__(
+        self, admission: AdmissionLimiter, gate: _Gate, run: _Holder, wait: TaskWait | None = None
+    ) -> None:
         self._wanted = gate, run
         self._admission = admission
+        self._wait = wait  # where it is awaited in a run
+
+    def is_over(self) -> bool:
+        return self._wait is not None and self._wait.is_over()
 
     def crowd(self) -> tuple[list[Waiter], int]:
         return self._admission.crowd(*self._wanted)

@@ -488,8 +488,9 @@ class RxPyLangGraphBridge:
         the bridge's; any other in a daemon thread of its own, where it may block. Disposing ends
         that, and closes the iterator if it is a generator, or async with an ``aclose``; a thread
         that blocks in an iterator ends when that returns. An exception of the iterator is the
-        stream's ``on_error``. When the bridge closes, no more items are taken; the stream ends with
-        `BridgeClosedError` after the results of what was taken.
+        stream's ``on_error``. When the bridge closes, no more items are taken, and the stream ends
+        with `BridgeClosedError`, which `invoke` and `stream` pass on after the results of what was
+        taken.
 
         Args:
             iterable: What to take the items from, anew for each subscription.

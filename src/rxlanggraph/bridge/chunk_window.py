@@ -16,6 +16,7 @@ from typing import Literal, Self
 
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
 from rxlanggraph.bridge.run import Run, current_run
+from rxlanggraph.bridge.task_waits import RunWait
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.waiters import Waiter
 from rxlanggraph.errors import ChunksLostError, InvalidTypeError, WrongProcessError
@@ -255,11 +256,12 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
         if waiting is None:
             await self._window.wait(self._sequence)
             return
-        begin_wait(waiting, self._run)
+        wait = RunWait(waiting, self._run)
+        begin_wait(waiting, wait)
         try:
             await self._window.wait(self._sequence)
         finally:
-            end_wait(waiting, self._run)
+            end_wait(waiting, wait)
 
     def detach(self) -> None:
         """Leave the run to itself: it neither waits for this stream any more, nor ends with it.

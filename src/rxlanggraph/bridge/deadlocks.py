@@ -18,7 +18,8 @@ Rules:
    Where a bridge calls graphs on several loops, a wait that would block one of those is refused.
 
 All bridges are covered together, as cycles may span several. A wait in the context of a run counts
-as that run's, with or without a timeout; what a node starts outside of its context is not known.
+as that run's, with or without a timeout, until it ends or is given up (see `task_waits`); what a
+node starts outside of its context is not known.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from rxlanggraph.errors import BlockingCallError, DeadlockError
 
 __all__ = [
     "AnyOf",
+    "Awaited",
     "Room",
     "Target",
     "Waiter",
@@ -121,7 +123,17 @@ class Room(_Refusable, Protocol):
         """
 
 
-Target: TypeAlias = "Waiter | Room | AnyOf"
+class Awaited(Protocol):
+    """A run that is waited for on a loop. The wait may be given up without notice."""
+
+    awaited: Waiter
+    """The run."""
+
+    def is_over(self) -> bool:
+        """Whether the wait was given up. Other targets may tell this too. Never blocks."""
+
+
+Target: TypeAlias = "Waiter | Room | AnyOf | Awaited"
 """What a run waits for."""
 
 
@@ -228,7 +240,7 @@ def review() -> None:
                 (run, target)
                 for run in stuck
                 for target in _waits[run]
-                if hasattr(target, "refuse") and not _comes(target, stuck)
+                if hasattr(target, "refuse") and not (_comes(target, stuck) or _is_over(target))
             )
             lost = next(rooms, None)
             if lost is None:
@@ -299,7 +311,16 @@ def _who_is_stuck() -> set[Waiter]:
 
 
 def _goes_on(run: Waiter, stuck: set[Waiter]) -> bool:
-    return all(_comes(target, stuck) for target in _waits[run])
+    return all(_comes(target, stuck) or _is_over(target) for target in _waits[run])
+
+
+def _is_over(target: Target) -> bool:
+    """Whether the wait for ``target`` was given up, as far as that can be told."""
+    return hasattr(target, "is_over") and target.is_over()
+
+
+def _run_of(target: Target) -> Waiter:
+    return target.awaited if hasattr(target, "awaited") else target  # type: ignore[return-value]
 
 
 def _comes(target: Target, stuck: set[Waiter]) -> bool:
@@ -308,7 +329,7 @@ def _comes(target: Target, stuck: set[Waiter]) -> bool:
         runs = target.any_of()
         return runs is None or any(_ends(each, stuck) for each in runs)
     if not hasattr(target, "crowd"):
-        return _ends(target, stuck)
+        return _ends(_run_of(target), stuck)
     crowd, may_stay = target.crowd()  # type: ignore[union-attr]  # it has one
     return sum(not _ends(each, stuck) for each in crowd) <= may_stay
 
@@ -345,23 +366,25 @@ def _slots_are_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
 
 
 def _reason(run: Waiter, target: Target, stuck: set[Waiter]) -> str:
-    would, what = f"{run.label} would wait forever", getattr(target, "label", "")
+    would = f"{run.label} would wait forever"
     if hasattr(target, "remedy"):
         return f"{would} {target.remedy}"
-    if _loop_is_stuck(target, stuck) or isinstance(run, _StandingLoop):
+    awaited = _run_of(target)
+    what = awaited.label
+    if _loop_is_stuck(awaited, stuck) or isinstance(run, _StandingLoop):
         return (
             f"{would} for {what}, which cannot end while result() or exception() blocks the thread "
             "of an event loop; use 'await' there instead"
         )
-    if target.running():
+    if awaited.running():
         return (
             f"{would} for {what}, which is itself waiting for {run.label}, directly or through "
             "other runs; let one of them go on without the other's result"
         )
-    if _lane_is_stuck(target, stuck):
+    if _lane_is_stuck(awaited, stuck):
         return (
             f"{would} for {what}, which cannot begin until the run ahead of it on "
-            f"{target.lane_label} ends, and that run is waiting too; do not wait for it, or send "
+            f"{awaited.lane_label} ends, and that run is waiting too; do not wait for it, or send "
             "it with another thread_id or none"
         )
     return (

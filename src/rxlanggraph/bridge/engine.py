@@ -13,7 +13,6 @@ loop gone), the slot and the registry entry are still held until the real end.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import os
 from collections import deque
@@ -22,6 +21,7 @@ from concurrent.futures import Future
 from contextvars import Context
 from functools import partial
 
+from rxlanggraph.bridge import exits
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
 from rxlanggraph.bridge.deadlocks import dedicated_to
 from rxlanggraph.bridge.draining import not_begun
@@ -78,9 +78,6 @@ _BURST = 64
 _BLOCKED_AFTER = 0.5
 # Exceptions with which a callback ends an asyncio loop.
 _ENDING_LOOPS = (KeyboardInterrupt, SystemExit)
-# Seconds that runs, and then the loop, get to end when the interpreter exits. A guess: about as
-# long as a person waits without wondering.
-_AT_EXIT = 1.0
 
 
 class Engine:
@@ -475,7 +472,7 @@ class Engine:
                 return
             self.inbox.loop = self.host.start()
             # A daemon thread would be cut off at exit in the middle of a run's own cleanup.
-            atexit.register(self.exit)
+            exits.add(self)
             self._started = True
             if self.registry.state != "open":
                 self.stop_loop()  # a signal handler closed the bridge during this call
@@ -939,7 +936,7 @@ class Engine:
             with contextlib.suppress(RuntimeError):  # it is closed: there are no calls
                 loop.call_soon_threadsafe(self.workers.stop, context=Context())
         self.host.stop()
-        atexit.unregister(self.exit)
+        exits.discard(self)
 
     def abandon(self) -> None:
         """End without waiting: for a bridge that is dropped unclosed. Any thread; never blocks."""
@@ -966,13 +963,14 @@ class Engine:
         ended.set_result(None)
         return ended
 
-    def exit(self) -> None:
-        """At interpreter exit: cancel what is in flight, and give it a moment."""
+    def begin_exit(self) -> None:
+        """Admit nothing more, and cancel what is in flight. Any thread; never blocks."""
         self.close_admission()
         self.registry.cancel_all()
-        self.registry.wait_idle(_AT_EXIT)
-        self.stop_loop()
-        self.wait_stopped(_AT_EXIT)
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until nothing is in flight, at most ``timeout`` seconds; return whether it is so."""
+        return self.registry.wait_idle(timeout)
 
     def wait_stopped(self, timeout: float | None) -> None:
         """Wait until the loop has ended or was given back, at most ``timeout`` seconds."""
@@ -1003,7 +1001,7 @@ class Engine:
         )
         self._started = True
         self._watch = None
-        atexit.unregister(self.exit)
+        exits.discard(self)
         self.host = AbsentLoop(error)
         self.threads = RunThreads(self.name, self.lock, 0)
         self.inbox.after_fork(error)

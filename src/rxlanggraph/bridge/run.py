@@ -29,6 +29,7 @@ from rxlanggraph.bridge.graphs.call_arguments import PerMessage, given
 from rxlanggraph.bridge.graphs.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.graphs.retention import Retention
 from rxlanggraph.bridge.observers import Observed
+from rxlanggraph.bridge.task_waits import RunWait
 from rxlanggraph.bridge.time_limits import TimeLimit, TimeLimits, check_limits, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
 from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
@@ -392,8 +393,9 @@ class Run(SharedLockFuture[StreamMessage]):
         run = current_run()
         # asyncio waits for foreign futures in this way alone, `__await__` included.
         if run is not None and not self.done() and _is_of_asyncio(fn):
-            begin_wait(run, self)
-            super().add_done_callback(lambda _: end_wait(run, self))
+            wait = RunWait(run, self, fn)
+            begin_wait(run, wait)
+            super().add_done_callback(lambda _: end_wait(run, wait))
         super().add_done_callback(fn)
 
     def _wait(self, timeout: float | None) -> None:

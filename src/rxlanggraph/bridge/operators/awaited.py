@@ -31,6 +31,7 @@ from rxlanggraph.bridge.deadlocks import (
 )
 from rxlanggraph.bridge.operators.on_loop import loop_behind
 from rxlanggraph.bridge.run import Run, current_run
+from rxlanggraph.bridge.task_waits import TaskWait
 from rxlanggraph.errors import DeadlockError
 
 __all__ = ["AwaitedStream", "Listener", "reader_here", "waiters_for"]
@@ -163,6 +164,8 @@ class AwaitedStream:
         self._fail = fail
         self._waiters = tuple(waiters)
         self._unread = int if listener is None else listener.unread
+        run = current_run()
+        self._wait = None if run is None else TaskWait(run)
         for waiter in self._waiters:
             begin_wait(waiter, self)
 
@@ -180,6 +183,10 @@ class AwaitedStream:
         yield from runs
         if goes_on:
             yield self._next_run
+
+    def is_over(self) -> bool:
+        """See `deadlocks.Awaited`: whether the run that has subscribed does not wait any more."""
+        return self._wait is not None and self._wait.is_over()
 
     def refuse(self, error: DeadlockError) -> None:
         """See `deadlocks.AnyOf`. Calls the observer's ``on_error``."""

@@ -178,7 +178,7 @@ class Subscription:
         shared = _Shared((self._ended,), self._ahead_of)
         on_next = partial(self._on_next, shared)
         self._source.disposable = source.subscribe(
-            on_next, self._on_error, self._on_completed, scheduler=scheduler
+            on_next, self._on_source_error, self._on_completed, scheduler=scheduler
         )
         return Disposable(self._dispose)
 
@@ -220,7 +220,7 @@ class Subscription:
             if self._engine.admission.bounded and not self._enter(run):
                 return
             if not self._take(run):
-                self._engine.drop(run)
+                self._drop_late(run)
             elif self._look_ahead is None and self._reader is None:
                 self._hand_over(run)
             else:
@@ -260,15 +260,23 @@ class Subscription:
                 self._entering.discard(run)
             raise
         if not has_room:
-            end = self._engine.reject if self._take(run, to_start=False) else self._engine.drop
-            end(run)
+            if self._take(run, to_start=False):
+                self._engine.reject(run)
+            else:
+                self._drop_late(run)
         return has_room
 
+    def _drop_late(self, run: Run) -> None:
+        self._engine.drop(run)
+        self._flush()  # it may have been the last to be waited for
+
     def _take(self, run: Run, *, to_start: bool = True) -> bool:
-        """Note ``run``, which has room, or will not get any; False if it was disposed of."""
+        """Note ``run``, which has room, or will not get any; False if it comes too late."""
         with self._lock:
             self._entering.discard(run)
             if self._disposed or (self._source_ended and self._cut_off is not None):
+                if not self._disposed:
+                    self._put_end()
                 return False
             self._indexes[run] = self._arrived
             self._arrived += 1
@@ -295,11 +303,21 @@ class Subscription:
         self._flush()
         self._release()
 
+    def _on_source_error(self, error: Exception) -> None:
+        if isinstance(error, BridgeClosedError):
+            self._end_source(error)  # what its source has taken before is not lost
+        else:
+            self._on_error(error)
+
     def _on_completed(self) -> None:
+        self._end_source(None)
+
+    def _end_source(self, cut_off: BridgeClosedError | None) -> None:
+        """Note that nothing more comes; the runs in flight go on, and are emitted."""
         with self._lock:
             self._source_ended = True
-            if not self._indexes:
-                self._put_end()
+            self._cut_off = self._cut_off or cut_off
+            self._put_end()
         self._flush()
         if self._awaited is not None:
             self._awaited.changed()
@@ -328,8 +346,7 @@ class Subscription:
             if not self._disposed:
                 self._source_ended = True
                 self._cut_off = self._cut_off or error
-                if not self._indexes:
-                    self._put_end()
+                self._put_end()
         for each in late:
             self._engine.drop(each)
         self._source.dispose()
@@ -442,7 +459,13 @@ class Subscription:
                 self._failed = True
 
     def _put_end(self) -> None:
-        """Queue the end of the stream if it is due, now that no run is left. Under the lock."""
+        """Queue the end of the stream if it is due, and no run is left. Under the lock.
+
+        One that waits for room is left too: a source may end in one thread while another one is
+        blocked by its last message.
+        """
+        if self._indexes or self._entering:
+            return
         if self._cut_off is not None:  # a stream that lacks results is not complete
             self._emitter.put_error(self._cut_off)
             self._failed = True

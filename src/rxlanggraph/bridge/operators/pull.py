@@ -76,16 +76,30 @@ class _Pull:
         self._iterable = iterable
         self._observer = observer
         self._place = Place(engine.inbox, engine.admission)
+        # The loop of an async iterable. Written once, by `start`.
+        self._loop: asyncio.AbstractEventLoop
         # Each is only ever set, by any thread.
         self._disposed = False
         self._closed = False
 
     def start(self) -> None:
-        """Begin to iterate.
+        """Begin to iterate. Whatever it raises, nothing is left of it.
 
         Raises:
             BridgeClosedError, LoopUnavailableError: As for `Engine.started_loop`.
+            RuntimeError: No thread can be started.
         """
+        loop = self._engine.started_loop()
+        self._loop = asyncio._get_running_loop() or loop
+        if not self._engine.admission.attach(self.stop):
+            raise self._engine.why_closed()
+        try:
+            self._begin()
+        except BaseException:
+            self.dispose()
+            raise
+
+    def _begin(self) -> None:
         raise NotImplementedError
 
     def stop(self) -> None:
@@ -148,18 +162,17 @@ class _Pull:
 class _AsyncPull(_Pull):
     """Iterates in a task: of the loop that runs where it is subscribed, or else the bridge's."""
 
-    # Written once, by `start`.
-    _loop: asyncio.AbstractEventLoop
     # Confined to the loop. None while the task is not to be cancelled: the iterator, once told to
     # end, is left alone until it has.
     _task: asyncio.Task[Any] | None = None
 
-    def start(self) -> None:
-        loop = self._engine.started_loop()
-        self._loop = asyncio._get_running_loop() or loop
-        if not self._engine.admission.attach(self.stop):
-            self._closed = True
-        asyncio.run_coroutine_threadsafe(self._pull(), self._loop)
+    def _begin(self) -> None:
+        pulling = self._pull()
+        try:
+            asyncio.run_coroutine_threadsafe(pulling, self._loop)
+        except RuntimeError as error:  # the loop was closed just now
+            pulling.close()
+            raise self._engine.why_closed() from error
 
     def _interrupt(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -173,8 +186,6 @@ class _AsyncPull(_Pull):
     async def _pull(self) -> None:
         try:
             await self._iterate()
-            if self._closed:
-                await self._results_first()
         except asyncio.CancelledError as error:
             self._fail(self._cancelled_by(error))
         except BaseException as error:
@@ -184,11 +195,6 @@ class _AsyncPull(_Pull):
                 self._fail(self._engine.why_closed())
             else:
                 self._end(self._observer.on_completed)
-
-    async def _results_first(self) -> None:
-        # From `_cancel` too: then it is disposed, and nothing is emitted.
-        self._task = asyncio.current_task()
-        await self._engine.registry.until_idle(None)
 
     def _cancelled_by(self, error: asyncio.CancelledError) -> BaseException:
         if self._closed:
@@ -221,15 +227,11 @@ class _AsyncPull(_Pull):
 class _ThreadPull(_Pull):
     """Iterates in a daemon thread, where an iterator may block."""
 
-    def start(self) -> None:
-        self._engine.started_loop()
-        attached = self._engine.admission.attach(self.stop)
+    def _begin(self) -> None:
         thread = threading.Thread(
             target=copy_context().run, args=(self._pull,), name="rxlanggraph-pull", daemon=True
         )
         start_detached(thread)
-        if not attached:
-            self.stop()
 
     def _pull(self) -> None:
         try:
@@ -238,7 +240,6 @@ class _ThreadPull(_Pull):
             self._fail(error)
             return
         if self._closed:
-            self._engine.registry.wait_idle(None)  # results come before the error
             self._fail(self._engine.why_closed())
         else:
             self._end(self._observer.on_completed)
