@@ -34,9 +34,9 @@ from rxlanggraph.bridge.bridge import (
     OperatorArguments,
     RxPyLangGraphBridge,
     check_known,
-    single_lane_operator,
 )
 from rxlanggraph.bridge.graphs.adapters import Graph
+from rxlanggraph.bridge.internal import single_lane_operator
 from rxlanggraph.bridge.operators.async_iterable import (
     BufferOverflow,
     ObservableIterator,

@@ -16,7 +16,7 @@ from langgraph.types import Command
 from reactivex import Subject
 
 from rxlanggraph import CleanupReport, RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.bridge.bridge import request_drain
+from rxlanggraph.bridge.internal import request_drain
 from rxlanggraph.errors import BridgeClosedError, RunDrainedError
 from support.bridge.bridges import arguments, on_loop
 from support.bridge.drained import Stages

@@ -15,7 +15,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.bridge.bridge import watched
+from rxlanggraph.bridge.internal import watched
 from rxlanggraph.live.bridge_source import BridgeSource
 from rxlanggraph.live.server import served
 from support.concurrency.waiting import LIMIT, Gate, Log

@@ -65,6 +65,7 @@ from rxlanggraph.bridge.shutdown import (
     run_steps_async,
 )
 from rxlanggraph.bridge.time_limits import TimeLimits, Timeout, check_deadline, check_limits
+from rxlanggraph.bridge.watched import WatchedBridge
 from rxlanggraph.concurrency import interpreter
 from rxlanggraph.errors import (
     BlockingCallError,
@@ -81,7 +82,6 @@ from rxlanggraph.registry import RegistryStatistics, TaskRegistry
 from rxlanggraph.validation import check_duration, check_flag, check_seconds, check_whole
 
 if TYPE_CHECKING:
-    from rxlanggraph.bridge.watched import WatchedBridge
     from rxlanggraph.live.app import LiveApp
     from rxlanggraph.state import State
 
@@ -90,10 +90,8 @@ __all__ = [
     "Retry",
     "RunArguments",
     "RxPyLangGraphBridge",
-    "request_drain",
-    "single_lane_operator",
-    "submitter",
-    "watched",
+    "check_known",
+    "check_operator",
 ]
 
 Retry: TypeAlias = "int | AsyncRetrying | None"
@@ -676,7 +674,7 @@ class RxPyLangGraphBridge:
             interrupt_after=interrupt_after,
             output_keys=output_keys,
         )
-        _check_operator(options, max_concurrency, thread_id)
+        check_operator(options, max_concurrency, thread_id)
         return invoke(
             self._engine,
             self,
@@ -775,7 +773,7 @@ class RxPyLangGraphBridge:
             interrupt_after=interrupt_after,
             output_keys=output_keys,
         )
-        _check_operator(options, max_concurrency, thread_id)
+        check_operator(options, max_concurrency, thread_id)
         return invoke(
             self._engine,
             self,
@@ -1106,8 +1104,9 @@ class RxPyLangGraphBridge:
             PendingInterrupts(graph)  # raises if it keeps no questions
             asking.append(self._run_options(graph, errors="emit"))
         access = Access(token, allowed_hosts)
+        looked_at = WatchedBridge(self._engine, self, self._fence, asking)
         source = BridgeSource(
-            watched(self, asking), show_content=show_content, nodes=nodes, stuck_after=stuck_after
+            looked_at, show_content=show_content, nodes=nodes, stuck_after=stuck_after
         )
         return LiveApp(source, access)
 
@@ -1288,99 +1287,6 @@ class RxPyLangGraphBridge:
         self._engine.registry.check_outside(f"{method}()")
 
 
-def single_lane_operator(
-    bridge: RxPyLangGraphBridge,
-    graph: Graph,
-    *,
-    thread_id: ThreadSelector = None,
-    errors: ErrorPolicy = "raise",
-    **options: Unpack[OperatorArguments],
-) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
-    """Return `RxPyLangGraphBridge.invoke` with one lane for messages without a thread. Any thread.
-
-    Each subscription has a lane of its own. What is not listed is as for that method.
-
-    Args:
-        bridge: Executes the runs.
-        graph: As there.
-        thread_id: As there.
-        errors: As there.
-        options: Those of its other arguments that say how a run goes.
-
-    Raises:
-        InvalidTypeError, InvalidArgumentError: As there.
-    """
-    checked = bridge._run_options(graph, errors="emit", **options)
-    _check_operator(checked, None, thread_id)
-    return invoke(
-        bridge._engine,
-        bridge,
-        checked,
-        max_concurrency=None,
-        ordered=False,
-        thread_id=thread_id,
-        errors=errors,
-        single_lane=True,
-    )
-
-
-def submitter(
-    bridge: RxPyLangGraphBridge,
-    graph: Graph,
-    *,
-    timeout: Timeout | None = None,
-    retry: Retry = None,
-    errors: Literal["raise", "emit"] = "raise",
-    config: Mapping[str, Any] | None = None,
-    context: Any = None,
-) -> Callable[[Any], Run]:
-    """Return `RxPyLangGraphBridge.create_future_task` bound to one ``graph``, for many messages.
-
-    The arguments are those of that method, and are checked once instead of for each message. Any
-    thread; never blocks. The returned function of the message may be called from any thread too.
-
-    Raises:
-        InvalidTypeError, InvalidArgumentError: As in `RxPyLangGraphBridge.create_future_task`.
-    """
-    options = bridge._run_options(
-        graph, timeout=timeout, retry=retry, errors=errors, config=config, context=context
-    )
-
-    def submit(message: Any) -> Run:
-        return bridge._engine.submit(*options.bind(message, None), bridge)
-
-    return submit
-
-
-def request_drain(bridge: RxPyLangGraphBridge) -> None:
-    """Ask the graphs of ``bridge`` to stop, as `RxPyLangGraphBridge.close` does; leave it open.
-
-    Any thread, also a signal handler; never blocks. From now on, a message to a graph that can be
-    asked does not begin.
-    """
-    bridge._engine.request_drain()
-
-
-def count_active(bridge: RxPyLangGraphBridge) -> int:
-    """Return how many runs of ``bridge`` hold a slot: have begun, and have not ended.
-
-    Any thread; never blocks. For display: the number may be about to change.
-    """
-    return bridge._engine.active
-
-
-def watched(bridge: RxPyLangGraphBridge, asking: Sequence[RunOptions] = ()) -> WatchedBridge:
-    """Return ``bridge`` as what may be looked at. Any thread; never blocks.
-
-    Args:
-        bridge: The bridge, which is held weakly.
-        asking: The options of calls to the graphs whose earlier questions are read.
-    """
-    from rxlanggraph.bridge.watched import WatchedBridge  # noqa: PLC0415 - few are looked at
-
-    return WatchedBridge(bridge._engine, bridge, bridge._fence, asking)
-
-
 def check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -> None:
     """Check that ``arguments``, a typed dictionary, has the keyword arguments. Any thread.
 
@@ -1447,7 +1353,12 @@ def _check_errors(errors: object) -> None:
         )
 
 
-def _check_operator(options: RunOptions, max_concurrency: object, thread_id: object) -> None:
+def check_operator(options: RunOptions, max_concurrency: object, thread_id: object) -> None:
+    """Check the arguments that an operator has and a single call has not. Any thread.
+
+    Raises:
+        InvalidTypeError, InvalidArgumentError: They are not as described there.
+    """
     if max_concurrency is not None:
         check_whole("max_concurrency", max_concurrency, least=1)
     if thread_id is not None and not callable(thread_id):

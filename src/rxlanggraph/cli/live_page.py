@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.bridge.bridge import watched
+from rxlanggraph.bridge.internal import watched
 from rxlanggraph.cli.addresses import Address
 from rxlanggraph.cli.errors import LiveError
 from rxlanggraph.cli.passwords import LIVE_TOKEN

@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from rxlanggraph.bridge.bridge import request_drain
+from rxlanggraph.bridge.internal import request_drain
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.output_file import Output

@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.bridge.bridge import submitter
+from rxlanggraph.bridge.internal import submitter
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.cli.formats.records import Record, result_record, to_line, without_content
 from rxlanggraph.cli.journal.model import (

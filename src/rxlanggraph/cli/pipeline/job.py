@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from rxlanggraph import RxPyLangGraphBridge, TimeLimits
-from rxlanggraph.bridge.bridge import count_active, request_drain
+from rxlanggraph.bridge.internal import count_active, request_drain
 from rxlanggraph.cli.errors import ExitStatus, OutputError
 from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.formats.readers import Format, InputLine, Source
