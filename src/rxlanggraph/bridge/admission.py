@@ -33,7 +33,7 @@ from rxlanggraph.errors import (
     RunRejectedError,
 )
 
-__all__ = ["AdmissionLimiter", "Place", "next_place"]
+__all__ = ["AdmissionLimiter", "Reservation", "next_reservation"]
 
 # How many runs a submitter has to find room for, at least, to be waited for: see `start`. A guess:
 # with the time of so many starts, a few switches between threads are not noticed.
@@ -92,7 +92,7 @@ class _LoopGate:
         await self._waiter.wait()
 
 
-class Place:
+class Reservation:
     """Room for the run that the next item of a source leads to, before there is that run.
 
     What the limiter and `deadlocks` read of a run, they read of this too.
@@ -104,8 +104,8 @@ class Place:
     label = "the next item of a source"
     rejection = None
 
-    def __init__(self, place: Any, admission: AdmissionLimiter) -> None:
-        self.place = place
+    def __init__(self, inbox: Any, admission: AdmissionLimiter) -> None:
+        self.inbox = inbox
         self.admission = admission
         self.gone = False  # only ever set, by any thread: nothing follows
         # The thread that emits the item, while it does. Written by that thread.
@@ -124,10 +124,12 @@ class Place:
         return self.gone
 
 
-next_place: ContextVar[Place | None] = ContextVar("rxlanggraph_next_place", default=None)
+next_reservation: ContextVar[Reservation | None] = ContextVar(
+    "rxlanggraph_next_reservation", default=None
+)
 """Where a source emits an item that it got room for: that room."""
 
-_Holder: TypeAlias = Run | Place
+_Holder: TypeAlias = Run | Reservation
 
 
 class AdmissionLimiter:
@@ -341,15 +343,15 @@ class AdmissionLimiter:
             with lock_released(self._lock):
                 review()
 
-    def pass_on(self, place: Place, run: Run) -> bool:
-        """Give ``run`` the room of ``place``, if that is emitting. Any thread; never blocks.
+    def pass_on(self, reservation: Reservation, run: Run) -> bool:
+        """Give ``run`` the room of ``reservation``, if that is emitting. Any thread; never blocks.
 
         Where one item leads to several runs, all of them are let in, as in a later stage.
         """
         with self._lock:
-            emitting = place.thread == threading.get_ident() and place.admission is self
+            emitting = reservation.thread == threading.get_ident() and reservation.admission is self
             if emitting and not self._closed:
-                self._holders.discard(place)
+                self._holders.discard(reservation)
                 self._holders.add(run)
             return emitting
 

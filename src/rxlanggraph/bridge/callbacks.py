@@ -65,7 +65,7 @@ class NodeCallbacks(BaseCallbackHandler):
         path, run = node_path(metadata), self._run()
         here = run_scope.get() is self._scope  # it is not of another run's graph
         if path is not None and run is not None and here:
-            self._begun[run_id] = path, run.place.clock.now()
+            self._begun[run_id] = path, run.inbox.clock.now()
 
     def on_chain_end(self, *_: Any, run_id: UUID, **__: Any) -> None:
         """Tell of the end of a node."""
@@ -84,7 +84,7 @@ class NodeCallbacks(BaseCallbackHandler):
         begun = self._begun.pop(run_id, None)
         run = self._run()
         if begun is not None and run is not None:
-            report_node(run, begun[0], status, error, run.place.clock.now() - begun[1])
+            report_node(run, begun[0], status, error, run.inbox.clock.now() - begun[1])
 
 
 def _status_by(error: BaseException) -> NodeStatus:

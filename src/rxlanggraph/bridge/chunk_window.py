@@ -249,7 +249,7 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
 
     async def _wait(self) -> None:
         self._seen()
-        elsewhere = self._run.place.elsewhere
+        elsewhere = self._run.inbox.elsewhere
         if elsewhere is not None:  # callbacks are not called here: the window never ends
             raise WrongProcessError(*elsewhere.args)
         waiting = current_run()

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-class _Place(Protocol):
+class _Inbox(Protocol):
     """The bridge of a run."""
 
     @property
@@ -71,7 +71,7 @@ class Waiter(Protocol):
         """What it is called in messages for people."""
 
     @property
-    def place(self) -> _Place:
+    def inbox(self) -> _Inbox:
         """The bridge that it runs on."""
 
     @property
@@ -139,7 +139,7 @@ Target: TypeAlias = "Waiter | Room | AnyOf | Awaited"
 
 @dataclass(frozen=True)
 class _StandingLoop:
-    """An event loop whose thread is blocked by a wait. A waiter, and its own place."""
+    """An event loop whose thread is blocked by a wait. A waiter, and its own inbox."""
 
     loop: asyncio.AbstractEventLoop
     max_concurrency = sys.maxsize
@@ -152,7 +152,7 @@ class _StandingLoop:
         return f"the event loop {self.loop!r}"
 
     @property
-    def place(self) -> _Place:
+    def inbox(self) -> _Inbox:
         return self
 
     def ahead(self) -> Iterable[Waiter]:
@@ -270,9 +270,9 @@ def waiting(run: Waiter | None, target: Target) -> Iterator[None]:
             end_wait(waiter, target)
 
 
-def dedicate(loop: asyncio.AbstractEventLoop, place: object) -> None:
-    """Note that the bridge ``place`` calls graphs on ``loop``, beside its own. Never blocks."""
-    vars(loop)[_DEDICATED] = place
+def dedicate(loop: asyncio.AbstractEventLoop, inbox: object) -> None:
+    """Note that the bridge of ``inbox`` calls graphs on ``loop``, beside its own. Never blocks."""
+    vars(loop)[_DEDICATED] = inbox
 
 
 def dedicated_to(loop: asyncio.AbstractEventLoop | None) -> object:
@@ -349,18 +349,18 @@ def _ends(run: Waiter, stuck: set[Waiter]) -> bool:
 
 
 def _loop_is_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
-    loop = run.place.loop
+    loop = run.inbox.loop
     return loop is not None and _StandingLoop(loop) in stuck
 
 
 def _lane_is_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
-    lane, place = run.lane, run.place
-    return lane is not None and any(each.lane == lane and each.place is place for each in stuck)
+    lane, inbox = run.lane, run.inbox
+    return lane is not None and any(each.lane == lane and each.inbox is inbox for each in stuck)
 
 
 def _slots_are_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
-    group, place = run.group, run.place
-    if sum(each.place is place for each in stuck) >= place.max_concurrency:
+    group, inbox = run.group, run.inbox
+    if sum(each.inbox is inbox for each in stuck) >= inbox.max_concurrency:
         return True
     return group is not None and sum(each.group is group for each in stuck) >= group.limit
 

@@ -22,7 +22,7 @@ from contextvars import Context
 from functools import partial
 
 from rxlanggraph.bridge import exits
-from rxlanggraph.bridge.admission import AdmissionLimiter, next_place
+from rxlanggraph.bridge.admission import AdmissionLimiter, next_reservation
 from rxlanggraph.bridge.deadlocks import dedicated_to
 from rxlanggraph.bridge.draining import not_begun
 from rxlanggraph.bridge.execution import Execution, enter_scope
@@ -273,8 +273,8 @@ class Engine:
             BlockingCallError: There is no room, and this is the thread of the bridge's loop, or of
                 one on which the stream of a run is read.
         """
-        place = next_place.get()
-        if place is not None and self.admission.pass_on(place, run):
+        reservation = next_reservation.get()
+        if reservation is not None and self.admission.pass_on(reservation, run):
             return True
         on_loop = self.on_own_loop()
         if (on_loop and self._delivers_result()) or run.message.status != "ok":

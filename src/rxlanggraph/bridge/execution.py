@@ -429,5 +429,5 @@ def _listened_to(run: Run, config: Config | None) -> Config:
 def enter_scope(run: Run) -> None:
     """Make the code of this context, and what it starts, part of ``run``. On the loop."""
     scope = run.scope = RunScope()
-    scope.place, scope.run = run.place, run
+    scope.inbox, scope.run = run.inbox, run
     run_scope.set(scope)

@@ -287,16 +287,16 @@ class GraphLoops:
         size: How many loops there are at most.
         threads: Those of the bridge: they execute the sync code of runs on all loops.
         lock: That of the bridge, an RLock.
-        place: What the bridge is to the detector of deadlocks.
+        inbox: What the bridge is to the detector of deadlocks.
     """
 
     def __init__(
-        self, name: str, size: int, threads: RunThreads, lock: threading.RLock, place: object
+        self, name: str, size: int, threads: RunThreads, lock: threading.RLock, inbox: object
     ) -> None:
         self.threads = threads
         self._name = name
         self._size = size
-        self._place = place
+        self._inbox = inbox
         # What stands for the latest graph. Any thread: one reference, replaced as a whole. Weak, so
         # that an idle bridge keeps no graph alive.
         self._latest: weakref.ref[RemoteGraph | RemoteFunction] | None = None
@@ -396,7 +396,7 @@ class GraphLoops:
                     f"the loops on which the bridge {self._name} calls its graphs have ended; make "
                     "a new bridge"
                 )
-            dedicate(seat.host.start(), self._place)
+            dedicate(seat.host.start(), self._inbox)
             self._seats = (*self._seats, seat)
         if self.has_stopped():  # a signal handler has closed the bridge in between
             seat.host.stop()

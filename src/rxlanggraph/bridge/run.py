@@ -228,7 +228,7 @@ class ThreadHold(Protocol):
         """Whether a run that has ended has to wait until it was given back. On the loop."""
 
 
-class _Crossing(Protocol):
+class _Inbox(Protocol):
     loop: asyncio.AbstractEventLoop | None
 
     lock: threading.RLock
@@ -319,17 +319,17 @@ class Run(SharedLockFuture[StreamMessage]):
         message: StreamMessage,
         options: RunOptions,
         context: Context,
-        crossing: _Crossing,
+        inbox: _Inbox,
         owner: object,
         *,
         callbacks: Sequence[Callable[[Any], object]] | None = None,
     ) -> None:
-        super().__init__(crossing.lock, callbacks)
+        super().__init__(inbox.lock, callbacks)
         # Written only here, before the run is handed over:
         self.message = message
         self.options = options
         self.context = context
-        self.place = crossing  # its bridge
+        self.inbox = inbox  # that of its bridge
         # What it has to itself while it runs. In most messages, the thread.
         self.lane = options.lane if message.thread_id is None else message.thread_id
         # The unfinished run in whose context this one was made. Until this one has ended.
@@ -343,7 +343,7 @@ class Run(SharedLockFuture[StreamMessage]):
         self.task: asyncio.Task[None] | None = None
         self.executor: Executor | None = None  # of its bridge, from its start on
         # Its making; from its start on, that.
-        self.since = crossing.clock.now() if options.timed else 0.0
+        self.since = inbox.clock.now() if options.timed else 0.0
 
     def cancel(self) -> bool:
         """Cancel the run, started or not.
@@ -358,7 +358,7 @@ class Run(SharedLockFuture[StreamMessage]):
             cancelled, interrupt = self._cancel()
         finally:  # also if a signal handler raises meanwhile
             if self.cancelled():
-                self.place.post(self)
+                self.inbox.post(self)
         if interrupt is not None:
             raise interrupt
         return cancelled
@@ -399,8 +399,8 @@ class Run(SharedLockFuture[StreamMessage]):
         super().add_done_callback(fn)
 
     def _wait(self, timeout: float | None) -> None:
-        if self.place.elsewhere is not None and not self.done():
-            self.abandon(self.place.elsewhere)  # in flight when the parent forked
+        if self.inbox.elsewhere is not None and not self.done():
+            self.abandon(self.inbox.elsewhere)  # in flight when the parent forked
         run, running = current_run(), asyncio._get_running_loop()
         now = self.done() or (timeout is not None and timeout <= 0)
         observed = self.observed
@@ -411,7 +411,7 @@ class Run(SharedLockFuture[StreamMessage]):
             )
         if now or (run is None and running is None):
             super()._wait(timeout)
-        elif running is not None and running is self.place.loop:
+        elif running is not None and running is self.inbox.loop:
             raise BlockingCallError(
                 f"waiting for {self.label} here would block the event loop that it needs; "
                 "use 'await future' there, or add_done_callback"
@@ -423,19 +423,19 @@ class Run(SharedLockFuture[StreamMessage]):
     @property
     def clock(self) -> Clock:
         """The clock of its bridge. Any thread; never blocks."""
-        return self.place.clock
+        return self.inbox.clock
 
     def _new_gate(self) -> Gate:
-        return self.place.clock.gate()
+        return self.inbox.clock.gate()
 
     def get_loop(self) -> asyncio.AbstractEventLoop | None:
         """The loop that the run executes on. Any thread; never blocks."""
-        return self.place.loop
+        return self.inbox.loop
 
     def executes_on(self, loop: asyncio.AbstractEventLoop | None) -> bool:
         """Whether the code of its graph executes on ``loop``, if it does at all. On that loop."""
         away = self.away
-        return loop is not None and (loop is self.place.loop or (away and away.loop) is loop)
+        return loop is not None and (loop is self.inbox.loop or (away and away.loop) is loop)
 
     # -- for the deadlock detector -------------------------------------------------------------
 
@@ -503,7 +503,7 @@ class Run(SharedLockFuture[StreamMessage]):
             ("start", self.options.limits.start),
             ("deadline", self.options.deadline),
         ]
-        waited = self.place.clock.now() - self.since
+        waited = self.inbox.clock.now() - self.since
         return [(limit, seconds - waited) for limit, seconds in limits if seconds is not None]
 
     def nearest_limit(self) -> tuple[TimeLimit | None, float | None]:
@@ -591,16 +591,16 @@ class RunScope:
     when the run has ended.
     """
 
-    __slots__ = ("place", "run")
+    __slots__ = ("inbox", "run")
 
     # Both are written when the run starts. One reference each, replaced whole.
-    place: _Crossing
+    inbox: _Inbox
     run: Run | None  # until the run has left the registry: then None, by the removing thread
 
-    def is_over(self, crossing: _Crossing) -> bool:
-        """Whether the run belongs to the bridge of ``crossing``, and is done. Any thread."""
+    def is_over(self, inbox: _Inbox) -> bool:
+        """Whether the run belongs to the bridge of ``inbox``, and is done. Any thread."""
         run = self.run
-        return self.place is crossing and (run is None or run.done())
+        return self.inbox is inbox and (run is None or run.done())
 
 
 run_scope: ContextVar[RunScope | None] = ContextVar("rxlanggraph_run_scope", default=None)

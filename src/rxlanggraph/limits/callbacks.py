@@ -35,7 +35,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from rxlanggraph.concurrency.clock import Clock
-from rxlanggraph.limits.gate import Gate, Refusal, Ticket
+from rxlanggraph.limits.gate import ModelGate, Refusal, Ticket
 from rxlanggraph.limits.limiter import Limits, ModelCall
 from rxlanggraph.limits.signals import (
     OVERLOADED,
@@ -71,7 +71,7 @@ class _Limited(NamedTuple):
     """What a call that is limited has to pass."""
 
     limits: Limits
-    gate: Gate
+    gate: ModelGate
     ticket: Ticket
 
 

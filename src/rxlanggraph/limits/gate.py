@@ -1,4 +1,4 @@
-"""Gate: the limits of one key of a provider. Which call comes next, and how many run concurrently.
+"""ModelGate: the limits of one key of a provider: which call is next, and how many are concurrent.
 
 What breaks without it: each run that a provider refuses retries on its own. Together the retries
 ask for more than before, and what one run has learned (the limit, the pause) does not help the
@@ -33,7 +33,7 @@ from rxlanggraph.limits.waits import InThread, OnLoop, Wait
 from rxlanggraph.limits.windows import Slot, Window
 from rxlanggraph.validation import check_duration, check_whole
 
-__all__ = ["Gate", "LimitStatistics", "ModelLimit", "Refusal", "Ticket"]
+__all__ = ["LimitStatistics", "ModelGate", "ModelLimit", "Refusal", "Ticket"]
 
 # What is left of the calls at once after a refusal.
 _FACTOR = 0.5
@@ -142,7 +142,7 @@ class Ticket:
         self.inner = inner
 
 
-class Gate:
+class ModelGate:
     """The calls of one key.
 
     Args:

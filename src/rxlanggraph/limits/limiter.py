@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
-from rxlanggraph.limits.gate import Gate, LimitStatistics, ModelLimit
+from rxlanggraph.limits.gate import LimitStatistics, ModelGate, ModelLimit
 from rxlanggraph.limits.retrying import RetryBudget, is_transient, make_retrying
 from rxlanggraph.limits.shared import SharedWindow
 from rxlanggraph.limits.windows import Window
@@ -100,7 +100,7 @@ class Limits:
         # The one lock of this object, a leaf: guards what is below, and the gates. An RLock, as a
         # signal handler may enter by cancelling a run.
         self._lock = fork_safe_rlock()
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, ModelGate] = {}
         self._budget = RetryBudget(self._lock)
         register_after_fork(self)
 
@@ -112,7 +112,7 @@ class Limits:
         """The keys that have a limit."""
         return f"<Limits of {', '.join(map(repr, self._limits))}>"
 
-    def gate_of(self, call: ModelCall) -> Gate | None:
+    def gate_of(self, call: ModelCall) -> ModelGate | None:
         """Return the gate that ``call`` has to pass; None if it is not limited. Any thread.
 
         Raises:
@@ -134,12 +134,12 @@ class Limits:
                 gate = self._gates[key] = self._new_gate(key, limit)
             return gate
 
-    def _new_gate(self, key: str, limit: ModelLimit) -> Gate:
+    def _new_gate(self, key: str, limit: ModelLimit) -> ModelGate:
         if self._state is None:
-            return Gate(limit, self._lock)
+            return ModelGate(limit, self._lock)
         window = partial(Window, limit.requests, limit.tokens, limit.per)
         shared = SharedWindow(self._state, key, window, limit.per, self.time)
-        return Gate(limit, self._lock, shared)
+        return ModelGate(limit, self._lock, shared)
 
     def _forget_one(self) -> None:
         for key, gate in self._gates.items():

@@ -20,7 +20,7 @@ from reactivex.disposable import SingleAssignmentDisposable
 from reactivex.internal.exceptions import SequenceContainsNoElementsError
 
 from rxlanggraph.bridge.deadlocks import waiting
-from rxlanggraph.bridge.operators.awaited import Listener
+from rxlanggraph.bridge.operators.awaited import StreamListener
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.forking import fork_safe_rlock
@@ -236,7 +236,7 @@ class ObservableIterator(AsyncClosingContext, AsyncIterator[_T], Generic[_T]):
         self._buffer: _Buffer[_T] = _Buffer(max_buffered, overflow, current_run())
         buffer = self._buffer
         bound = max_buffered if overflow in ("block", "error") else None
-        self._listener = Listener(throughout=False, unread=buffer.unread, bound=bound)
+        self._listener = StreamListener(throughout=False, unread=buffer.unread, bound=bound)
         buffer.subscribing = threading.get_ident()
         try:
             with self._listener.subscribing():
@@ -351,7 +351,7 @@ def last_item(source: Observable[_T]) -> asyncio.Future[_T]:
     future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
     observer, disposable = _LastItem(future), SingleAssignmentDisposable()
     future.add_done_callback(lambda _: disposable.dispose())
-    with Listener(throughout=True).subscribing():
+    with StreamListener(throughout=True).subscribing():
         disposable.disposable = source.subscribe(observer)
     return future
 

@@ -5,8 +5,8 @@ thread, that the runs of the stream need. If that was the last one, both wait fo
 detects waits for single runs, but not waits for a stream, which happen inside RxPY.
 
 A run awaits a stream if it subscribes with ``await source.pipe(...)``, with ``source.run()``, or
-through a `Listener`. The stream can still emit if one of its current runs can end or, while its
-source is active, a future run can. This is checked when a run arrives at a stream that has no
+through a `StreamListener`. The stream can still emit if one of its current runs can end or, while
+its source is active, a future run can. This is checked when a run arrives at a stream that has no
 others, when a run has ended, and when the source ends.
 """
 
@@ -34,14 +34,14 @@ from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.bridge.task_waits import TaskWait
 from rxlanggraph.errors import DeadlockError
 
-__all__ = ["AwaitedStream", "Listener", "reader_here", "waiters_for"]
+__all__ = ["AwaitedStream", "StreamListener", "reader_here", "waiters_for"]
 
 
 # A guess: a few of the oldest runs of a stream, of which one is mostly at work.
 _FEW = 4
 
 
-class Listener:
+class StreamListener:
     """Who subscribes to a stream in order to wait for it, in ways that RxPY does not have.
 
     Args:
@@ -105,7 +105,7 @@ class Listener:
 
 
 # Contexts are copied, into runs for example. So it counts only in the run that has set it.
-_listener: ContextVar[Listener | None] = ContextVar("rxlanggraph_listener", default=None)
+_listener: ContextVar[StreamListener | None] = ContextVar("rxlanggraph_listener", default=None)
 
 
 class _NextRun:
@@ -115,8 +115,8 @@ class _NextRun:
     lane_label = ""
     label = "the next run of a stream"
 
-    def __init__(self, place: Any, group: Any) -> None:
-        self.place = place
+    def __init__(self, inbox: Any, group: Any) -> None:
+        self.inbox = inbox
         self.group = group
 
     def ahead(self) -> Iterable[Waiter]:
@@ -133,7 +133,7 @@ class AwaitedStream:
     """One subscription that a run awaits, or the thread of an event loop: a `deadlocks.AnyOf`.
 
     Args:
-        place: The inbox of its bridge.
+        inbox: That of its bridge.
         group: The concurrency group of the subscription.
         pending: Returns its unfinished runs, so many of them or all, and whether more may come.
             Takes the bridge's lock.
@@ -151,15 +151,15 @@ class AwaitedStream:
 
     def __init__(
         self,
-        place: Any,
+        inbox: Any,
         group: Any,
         pending: Callable[[int | None], tuple[list[Run], bool]],
         fail: Callable[[BaseException], object],
         waiters: Iterable[Waiter],
         *,
-        listener: Listener | None,
+        listener: StreamListener | None,
     ) -> None:
-        self._next_run = _NextRun(place, group)
+        self._next_run = _NextRun(inbox, group)
         self._pending = pending
         self._fail = fail
         self._waiters = tuple(waiters)
@@ -205,7 +205,9 @@ class AwaitedStream:
             end_wait(waiter, self)
 
 
-def waiters_for(scheduler: abc.SchedulerBase | None) -> tuple[list[Waiter], Listener | None] | None:
+def waiters_for(
+    scheduler: abc.SchedulerBase | None,
+) -> tuple[list[Waiter], StreamListener | None] | None:
     """Return what awaits the stream that is being subscribed to, and how; None if nothing does.
 
     Args:
@@ -224,13 +226,13 @@ def waiters_for(scheduler: abc.SchedulerBase | None) -> tuple[list[Waiter], List
     return None
 
 
-def reader_here() -> Listener | None:
+def reader_here() -> StreamListener | None:
     """Return what reads, with a bound, the stream that is being subscribed to; None if nothing."""
     listener = _listener_here()
     return None if listener is None or listener.bound is None else listener
 
 
-def _listener_here() -> Listener | None:
+def _listener_here() -> StreamListener | None:
     listener = _listener.get()
     return None if listener is None or listener.run is not current_run() else listener
 

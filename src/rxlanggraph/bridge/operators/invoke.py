@@ -23,7 +23,7 @@ from rxlanggraph.bridge.deadlocks import Waiter
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.awaited import (
     AwaitedStream,
-    Listener,
+    StreamListener,
     reader_here,
     waiters_for,
 )
@@ -133,7 +133,7 @@ class Subscription:
     # In the class, so that other subscriptions do without. Written once, before the source can
     # emit.
     _awaited: AwaitedStream | None = None
-    _reader: Listener | None = None
+    _reader: StreamListener | None = None
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Subscription:
         )
         return Disposable(self._dispose)
 
-    def await_by(self, waiters: Iterable[Waiter], listener: Listener | None) -> None:
+    def await_by(self, waiters: Iterable[Waiter], listener: StreamListener | None) -> None:
         """Be waited for by ``waiters``, or by ``listener`` when that waits. Before `to`."""
         awaited = self._awaited = AwaitedStream(
             self._engine.inbox,
@@ -195,7 +195,7 @@ class Subscription:
         if listener is not None:
             listener.streams.append(awaited)
 
-    def read_by(self, reader: Listener) -> None:
+    def read_by(self, reader: StreamListener) -> None:
         """Start no more runs than ``reader`` has room for results. Before `to`.
 
         What breaks without it: results come on a loop, whose thread cannot be blocked. A reader
@@ -392,7 +392,7 @@ class Subscription:
         with self._lock:
             return self._behind(self._indexes.get(run, self._arrived) - look_ahead)
 
-    def _unread(self, reader: Listener) -> list[Run]:
+    def _unread(self, reader: StreamListener) -> list[Run]:
         with self._lock:
             if not self._waiting or not self._is_withheld(self._waiting[0]):
                 return []  # it is about to be

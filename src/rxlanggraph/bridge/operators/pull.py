@@ -19,7 +19,7 @@ from typing import Any
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from rxlanggraph.bridge.admission import Place, next_place
+from rxlanggraph.bridge.admission import Reservation, next_reservation
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
@@ -75,7 +75,7 @@ class _Pull:
         self._owner = owner
         self._iterable = iterable
         self._observer = observer
-        self._place = Place(engine.inbox, engine.admission)
+        self._reservation = Reservation(engine.inbox, engine.admission)
         # The loop of an async iterable. Written once, by `start`.
         self._loop: asyncio.AbstractEventLoop
         # Each is only ever set, by any thread.
@@ -111,8 +111,8 @@ class _Pull:
         """Take no more items, and emit nothing more. Any thread; never blocks."""
         self._disposed = True
         self._engine.admission.detach(self.stop)
-        self._place.gone = True
-        self._engine.admission.withdraw(self._place)
+        self._reservation.gone = True
+        self._engine.admission.withdraw(self._reservation)
         self._interrupt()
 
     def _interrupt(self) -> None:
@@ -122,17 +122,17 @@ class _Pull:
         return self._disposed or self._closed
 
     def _emit(self, item: Any) -> bool:
-        """Emit ``item`` into the room of the place, which it gives up; False to end."""
+        """Emit ``item`` into the room that is reserved, and is given up; False to end."""
         try:
             if self._is_over():
                 return False
-            self._place.thread = threading.get_ident()
-            token = next_place.set(self._place)
+            self._reservation.thread = threading.get_ident()
+            token = next_reservation.set(self._reservation)
             try:
                 self._observer.on_next(item)
             finally:
-                next_place.reset(token)
-                self._place.thread = None
+                next_reservation.reset(token)
+                self._reservation.thread = None
         except BaseException as error:
             # An observer that raises is not the source's failure; its own chain has ended.
             interrupt = contain(error, _log, "an observer of a pulled source raised")
@@ -140,7 +140,7 @@ class _Pull:
                 raise_on_loop(interrupt)
             return False
         finally:
-            self._engine.admission.release(self._place)
+            self._engine.admission.release(self._reservation)
         return True
 
     def _end(self, tell: Callable[[], None]) -> None:
@@ -211,7 +211,7 @@ class _AsyncPull(_Pull):
         iterator = aiter(self._iterable)
         try:
             async for item in iterator:
-                await self._engine.admission.acquire_async(self._place)
+                await self._engine.admission.acquire_async(self._reservation)
                 if not self._emit(item):
                     break
         except asyncio.CancelledError:
@@ -248,7 +248,7 @@ class _ThreadPull(_Pull):
         iterator = iter(self._iterable)
         try:
             for item in iterator:
-                self._engine.admission.acquire(self._place, may_block=True)
+                self._engine.admission.acquire(self._reservation, may_block=True)
                 if not self._emit(item):
                     break
         finally:

@@ -1,7 +1,7 @@
 """JournalJob: one process's part in ``rxlanggraph run --journal``.
 
     reader thread    loop of the journal                                      writer thread
-    Ingester ─ tasks ─> journal ─ claims ─> WorkerPool ─ answers ─> journal ─ records ─> Output
+    Ingester ─ tasks ─> journal ─ claims ─> JournalWorkers ─ answers ─> journal ─ records ─> Output
                                               │  ^
                                               v  │ loop of the bridge
                                              graphs
@@ -29,7 +29,7 @@ from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor, progress_as_json
 from rxlanggraph.cli.journal.reader import Ingester, InputFile
 from rxlanggraph.cli.journal.retry import OpenJournal
-from rxlanggraph.cli.journal.workers import WorkerPool
+from rxlanggraph.cli.journal.workers import JournalWorkers
 from rxlanggraph.cli.journal.writer import JournalWriter, LineResult
 from rxlanggraph.cli.loading import can_continue
 from rxlanggraph.cli.pipeline.job import CLOSE_SECONDS, JobOptions, close_bridge, make_bridge
@@ -125,7 +125,7 @@ class JournalJob:
         if options.live is not None:
             options.live.show(self._bridge, journal=self._progress)
         self._can_continue = can_continue(made.graph)
-        self._workers = WorkerPool(
+        self._workers = JournalWorkers(
             journal,
             bridge=self._bridge,
             graph=made.graph,

@@ -1,4 +1,4 @@
-"""WorkerPool: from tasks of the journal to answers in it: claimed, run, completed.
+"""JournalWorkers: from tasks of the journal to answers in it: claimed, run, completed.
 
 Everything is confined to the loop of the journal's state, except for the ends of runs, which the
 loop of the bridge reports. The graphs run on that other loop: a graph that blocks its loop must not
@@ -51,7 +51,7 @@ from rxlanggraph.state.backend import MAX_PER_STEP
 if TYPE_CHECKING:
     from rxlanggraph.telemetry import RunTraces
 
-__all__ = ["WorkerPool"]
+__all__ = ["JournalWorkers"]
 
 # Seconds between two counts of the answers.
 _PERIOD = 0.1
@@ -142,7 +142,7 @@ class _EndedRuns:
         return runs
 
 
-class WorkerPool:
+class JournalWorkers:
     """The workers of this process: as many runs at a time as ``max_concurrency`` allows.
 
     Args:
