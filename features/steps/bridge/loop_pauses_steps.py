@@ -235,20 +235,21 @@ async def wrapped(future: Future[Any]) -> Any:
     return await asyncio.wrap_future(future)
 
 
-class Looks(threading.Event):
-    """Stands for the event that a watch waits for: its time is up when `look` says so."""
+class Looks:
+    """Stands for the gate that a watch waits at: its time is up when `look` says so."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self._opened = False
         self._due, self._looking = threading.Semaphore(0), threading.Semaphore(0)
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         self._looking.release()
         self._due.acquire(timeout=LIMIT)
-        return self.is_set()
+        opened, self._opened = self._opened, False
+        return opened
 
-    def set(self) -> None:
-        super().set()
+    def release(self) -> None:
+        self._opened = True
         self._due.release()
 
     def look(self) -> None:
@@ -477,7 +478,7 @@ def step_outlasts_its_loop(context: Context) -> None:
 def step_thread_has_ended(context: Context) -> None:
     home = context.bridge._engine.host
     home.look_every = LOOK_EVERY
-    home._wake.set()
+    home._wake_watcher()
     assert context.bridge.registry.wait_idle(LIMIT)  # the loop was found closed
     context.bridge.close(0)
     context.worker.join(LIMIT)
