@@ -200,7 +200,8 @@ class Storm:
         loop = asyncio.new_event_loop()
 
         async def one() -> None:
-            self._take(await self.queue.get())
+            with suppress(OutputEndedError):  # all was got before this thread came to it
+                self._take(await self.queue.get())
 
         tasks = [loop.create_task(one()) for _ in range(3)]
         loop.run_until_complete(asyncio.sleep(chance.random() * 0.01))
