@@ -225,7 +225,11 @@ def surviving(address: str) -> dict[str, Any]:
 def spread(address: str) -> dict[str, Any]:
     """Tell the processes of four runs in flight on two nodes; then what became of these runs."""
     executor = RayExecutor(
-        "support.executors.graphs:meeting", workers=2, address=address, retries=1
+        "support.executors.graphs:meeting",
+        workers=2,
+        calls_per_worker=2,  # so that each node has two, however late it starts its worker
+        address=address,
+        retries=1,
     )
     with RxPyLangGraphBridge(executor=executor) as bridge, Meeting() as meeting:
         content = {"port": meeting.port}
@@ -234,8 +238,10 @@ def spread(address: str) -> dict[str, Any]:
         guests = meeting.wait_for(4)
         print(json.dumps([guest.pid for guest in guests]), flush=True)
         lost = set(map(int, sys.stdin.readline().split()))
-        again = meeting.wait_for(sum(guest.pid in lost for guest in guests))
-        for guest in guests + again:
+        for guest in guests:
+            if guest.pid not in lost:
+                guest.tell()
+        for guest in meeting.wait_for(sum(guest.pid in lost for guest in guests)):
             guest.tell()
         results = [run.result(60).content for run in runs]
         return {
