@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from rxlanggraph.agent import OutputQueue
-from rxlanggraph.errors import OutputEndedError
+from rxlanggraph.errors import OutputEndedError, RunTimeoutError
 from support.bridge.bridges import LentLoop
 from support.concurrency.tasks import pass_turns
 from support.concurrency.waiting import LIMIT, thread
@@ -138,6 +138,7 @@ class Storm:
         self.broadcasts: list[list[Any]] = [[], []]
         self._got: list[Any] = []
         self._lock = threading.Lock()  # guards that list
+        self.all_put = False  # set once, by the thread that runs it
 
     def run(self) -> None:
         """Until everything is put, and the run has ended."""
@@ -154,6 +155,7 @@ class Storm:
         putters = [thread(self._put, i, self._seed()) for i in range(self.PUTTERS)]
         for putter in putters:
             putter.result(LIMIT)
+        self.all_put = True
         queue.end()
         for loop in loops:
             loop.result(LIMIT)
@@ -231,14 +233,19 @@ class Storm:
                     self._take(await task)
 
     async def _streaming(self, chance: random.Random) -> None:
+        # One that is opened after the end of the run may wait for the next, which never begins:
+        # hence the time limit, after which it looks whether all has been put.
         stopped = True
-        while stopped:
-            stream, stopped = self.queue.stream(LIMIT), False
-            async for item in stream:
-                self._take(item)
-                if chance.random() < 0.05:
-                    stopped = True
-                    break
+        while stopped and not self.all_put:
+            stream, stopped = self.queue.stream(0.1), False
+            try:
+                async for item in stream:
+                    self._take(item)
+                    if chance.random() < 0.05:
+                        stopped = True
+                        break
+            except RunTimeoutError:
+                stopped = True
             await stream.aclose()
 
 
