@@ -83,6 +83,19 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | a coroutine | in any order          | its own    | 5    |
       | a coroutine | in their order        | its own    | 5    |
 
+  Scenario Outline: A source that is pulled is not ahead of <who> that reads the answers <how>, with little room
+    Given an open bridge on its own loop with max_concurrency=8, max_pending=8
+    When <who> reads the answers to 200 items of <source>, <how>, with max_buffered=4
+    Then it has read all 200, and no more than <most> runs were ever ahead of it
+
+    Examples: of two stages, seven of the first are active, eight wait, four are to be read, one is in hand
+      | who         | source             | how           | most |
+      | a node      | a generator        | of one stage  | 5    |
+      | a node      | an async generator | of one stage  | 5    |
+      | a node      | a generator        | of two stages | 20   |
+      | a node      | an async generator | of two stages | 20   |
+      | a coroutine | a generator        | of two stages | 20   |
+
   Scenario: Messages that wait for a node's own thread do not hide behind those that are withheld
     Given an open bridge on its own loop with max_concurrency=8
     When a node iterates over 20 answers on its own thread, and then 20 on others

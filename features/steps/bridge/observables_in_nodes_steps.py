@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -171,6 +171,45 @@ def step_who_reads_the_answers_to_count_messages(
     else:
         asyncio.run(asyncio.wait_for(reader(0), LIMIT))
     context.read = read
+
+
+async def yielding(count: int) -> AsyncIterator[int]:
+    for number in range(count):
+        yield number
+
+
+@when("{who} reads the answers to {count:d} items of {what}, with max_buffered={bound:d}")
+def step_who_reads_the_answers_to_count_items_of_what(
+    context: Context, who: str, count: int, what: str, bound: int
+) -> None:
+    source, how = what.split(", ")
+    begun, read = [0], list[Any]()
+    context.ahead, context.read = [], read
+
+    async def answer(content: Any) -> Any:
+        begun[0] += 1
+        context.ahead.append(begun[0] - len(read))
+        return content
+
+    async def slow(content: Any) -> Any:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return content
+
+    bridge = context.bridge
+    stages = [bridge.invoke(answer)] + [bridge.invoke(slow)] * (how == "of two stages")
+
+    async def reader(_: Any) -> None:
+        items = iter(range(count)) if source == "a generator" else yielding(count)
+        stream = bridge.from_iterable(items).pipe(*stages)
+        async for item in stream.pipe(to_async_iterable(max_buffered=bound)):
+            read.append(item.content)
+            await asyncio.sleep(0)
+
+    if who == "a node":
+        bridge.create_future_task(reader, 0).result(LIMIT)
+    else:
+        asyncio.run(asyncio.wait_for(reader(0), LIMIT))
 
 
 @then("it has read all {count:d}, and no more than {most:d} runs were ever ahead of it")

@@ -204,7 +204,7 @@ class AdmissionLimiter:
             gate = _ThreadGate(self._clock)
             self._gates.append((gate, run))
         try:
-            with lock_released(self._lock), waiting(current_run(), _RoomFor(self, gate, run)):
+            with lock_released(self._lock), waiting(_waiting_run(run), _RoomFor(self, gate, run)):
                 limit = _wait_at(gate, run)
         except BaseException:
             self._give_up(gate, run)
@@ -227,7 +227,7 @@ class AdmissionLimiter:
                 return True
             gate = _LoopGate()
             self._gates.append((gate, run))
-        inside = current_run()
+        inside = _waiting_run(run)
         room = _RoomFor(self, gate, run, None if inside is None else TaskWait(inside))
         try:
             if inside is not None:
@@ -454,6 +454,15 @@ class AdmissionLimiter:
             on_close()
         for gate, _ in gates:
             gate.release()
+
+
+def _waiting_run(wanting: _Holder) -> Run | None:
+    """The run that waits for room: the one that this code belongs to, if any.
+
+    A source that is pulled does so beside the run that has subscribed to it, which goes on. If that
+    awaits the stream, it waits for it, and not for the source.
+    """
+    return None if isinstance(wanting, Reservation) else current_run()
 
 
 def _nearest_limit(run: _Holder) -> tuple[TimeLimit | None, float | None]:
