@@ -23,10 +23,9 @@ from rxlanggraph import StreamMessage
 from rxlanggraph.executors import RayExecutor
 from support.cli.command import ROOT
 from support.concurrency.raising import error_of
-from support.concurrency.waiting import LIMIT
 from support.executors import graphs
 from support.executors.nodes import Node, free_port
-from support.executors.world import begin, open_bridge, send
+from support.executors.world import LIMIT, begin, open_bridge, ray_executor, send
 from support.servers import postgres_server
 
 PROCESS = ROOT / "features" / "support" / "executors" / "process.py"
@@ -102,7 +101,7 @@ UNSENDABLE: dict[str, Any] = {
 def step_a_message_is_sent_with_and_another_one_without(context: Context, what: str) -> None:
     if what == "a result with a lock":
         open_bridge(
-            context, RayExecutor("support.executors.graphs:returning", workers=1), graphs.returning
+            context, ray_executor("support.executors.graphs:returning", workers=1), graphs.returning
         )
         content, config = {"n": 0}, None
     else:
@@ -127,7 +126,7 @@ def step_a_bridge_for_a_graph_with_threads_in_a_file(context: Context, workers: 
     folder = tempfile.TemporaryDirectory()
     context.add_cleanup(folder.cleanup)
     context.make = graphs.counting_in(str(Path(folder.name, "threads.db")))
-    open_bridge(context, RayExecutor(context.make, workers=workers), None)
+    open_bridge(context, ray_executor(context.make, workers=workers), None)
 
 
 @when("{count:d} words on each of {threads:d} threads go through the bridge")
@@ -199,7 +198,7 @@ def step_a_bridge_for_a_graph_with_threads_in_postgresql(
             await graph.checkpointer.setup()
 
     asyncio.run(set_up())
-    open_bridge(context, RayExecutor(context.make, workers=workers, retries=retries), None)
+    open_bridge(context, ray_executor(context.make, workers=workers, retries=retries), None)
 
 
 @when("a message has been counted, and its worker is killed in the next node")
@@ -261,7 +260,7 @@ def step_a_bridge_with_workers_of_ray_for_a_factory_that_notes(
     context.add_cleanup(folder.cleanup)
     context.folder = Path(folder.name)
     factory = graphs.plain_noted_in(folder.name)
-    open_bridge(context, RayExecutor(factory, workers=workers), graphs.plain)
+    open_bridge(context, ray_executor(factory, workers=workers), graphs.plain)
 
 
 @then("{count:d} graphs have been closed")
@@ -273,14 +272,14 @@ def step_graphs_have_been_closed(context: Context, count: int) -> None:
 def step_a_bridge_with_workers_of_ray_for_a_factory_that_leaves(
     context: Context, workers: int
 ) -> None:
-    open_bridge(context, RayExecutor(graphs.leaving_factory, workers=workers), graphs.plain)
+    open_bridge(context, ray_executor(graphs.leaving_factory, workers=workers), graphs.plain)
 
 
 @given("a bridge with {workers:d} workers of Ray, for a factory that fails")
 def step_a_bridge_with_workers_of_ray_for_a_factory_that_fails(
     context: Context, workers: int
 ) -> None:
-    open_bridge(context, RayExecutor(graphs.failing_factory, workers=workers), graphs.plain)
+    open_bridge(context, ray_executor(graphs.failing_factory, workers=workers), graphs.plain)
 
 
 # -- processes -------------------------------------------------------------------------------------
@@ -316,7 +315,7 @@ def step_it_was_answered_by_a_worker(context: Context) -> None:
 
 @then("this process can still use its cluster")
 def step_this_process_can_still_use_its_cluster(context: Context) -> None:
-    open_bridge(context, RayExecutor("support.executors.graphs:plain", workers=1), graphs.plain)
+    open_bridge(context, ray_executor("support.executors.graphs:plain", workers=1), graphs.plain)
     run = context.bridge.create_future_task(context.graph, {"n": 1})
     assert run.result(LIMIT).content["n"] == 2
 

@@ -14,10 +14,9 @@ from reactivex import operators as ops
 
 from rxlanggraph import StreamMessage
 from support.concurrency.raising import check_error, error_of
-from support.concurrency.waiting import LIMIT
 from support.executors import graphs
 from support.executors.in_process import InProcessExecutor
-from support.executors.world import begin, made, open_bridge, send
+from support.executors.world import LIMIT, begin, made, open_bridge, send
 
 
 @given('a bridge for the graph "{name}" with {workers:d} workers {where}')

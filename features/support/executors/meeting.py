@@ -11,7 +11,7 @@ from typing import Any, Self
 __all__ = ["Guest", "Meeting"]
 
 # Seconds for a run to begin, the start of its worker included.
-LIMIT = 45.0
+LIMIT = 150.0
 
 
 @dataclass

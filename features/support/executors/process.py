@@ -23,6 +23,9 @@ from support.executors import graphs
 from support.executors.meeting import Meeting
 
 NAME = "support.executors.graphs:plain"
+# Seconds: as in `world`, and shorter, so that what went wrong is told.
+LIMIT = 150.0
+ray_executor = partial(RayExecutor, start_timeout=LIMIT - 20)
 _LISTEN = "0A"
 
 
@@ -88,8 +91,8 @@ def own(*, wait: bool = False) -> dict[str, Any]:
     """Leaves the bridge open: it ends with the process."""
     before, signals = folders(), []
     signal.signal(signal.SIGTERM, lambda *_: signals.append("SIGTERM"))
-    bridge = RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=2))
-    result = bridge.create_future_task(graphs.plain, {"n": 1}).result(60)
+    bridge = RxPyLangGraphBridge(executor=ray_executor(NAME, workers=2))
+    result = bridge.create_future_task(graphs.plain, {"n": 1}).result(LIMIT)
     pids = [os.getpid(), *descendants()]
     (folder,) = folders() - before
     if wait:
@@ -111,9 +114,9 @@ def own(*, wait: bool = False) -> dict[str, Any]:
 
 
 def join(address: str) -> dict[str, Any]:
-    executor = RayExecutor(NAME, workers=1, address=address, num_cpus=0.5)
+    executor = ray_executor(NAME, workers=1, address=address, num_cpus=0.5)
     with RxPyLangGraphBridge(executor=executor) as bridge:
-        result = bridge.create_future_task(graphs.plain, {"n": 1}).result(60)
+        result = bridge.create_future_task(graphs.plain, {"n": 1}).result(LIMIT)
     return {"n": result.content["n"], "elsewhere": result.content["pid"] != os.getpid()}
 
 
@@ -126,7 +129,7 @@ def error_of(call: Callable[[], Any]) -> str | None:
 
 
 def answer(bridge: RxPyLangGraphBridge) -> int:
-    number: int = bridge.create_future_task(graphs.plain, {"n": 1}).result(60).content["n"]
+    number: int = bridge.create_future_task(graphs.plain, {"n": 1}).result(LIMIT).content["n"]
     return number
 
 
@@ -151,14 +154,14 @@ def in_child(does: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], int]:
 
 
 def forking() -> dict[str, Any]:
-    bridge = RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=1))
+    bridge = RxPyLangGraphBridge(executor=ray_executor(NAME, workers=1))
     answer(bridge)
 
     def use() -> dict[str, Any]:
         begun = monotonic()
         errors = [error_of(partial(answer, bridge))]
         bridge.close()
-        with RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=1)) as another:
+        with RxPyLangGraphBridge(executor=ray_executor(NAME, workers=1)) as another:
             errors.append(error_of(partial(answer, another)))
         return {"errors": errors, "seconds": monotonic() - begun}
 
@@ -169,7 +172,7 @@ def forking() -> dict[str, Any]:
 
 
 def forking_first() -> dict[str, Any]:
-    bridge = RxPyLangGraphBridge(executor=RayExecutor(NAME, workers=1))
+    bridge = RxPyLangGraphBridge(executor=ray_executor(NAME, workers=1))
 
     def use() -> dict[str, Any]:
         import ray
@@ -185,25 +188,25 @@ def forking_first() -> dict[str, Any]:
 def shutting_down() -> dict[str, Any]:
     import ray
 
-    executor = RayExecutor("support.executors.graphs:meeting", workers=1)
+    executor = ray_executor("support.executors.graphs:meeting", workers=1)
     bridge = RxPyLangGraphBridge(executor=executor)
     with Meeting() as meeting:
         send = partial(bridge.create_future_task, graphs.meeting)
         run = send({"n": 0, "port": meeting.port})
         meeting.wait_for(1)
         ray.shutdown()
-        error = error_of(partial(run.result, 60))
+        error = error_of(partial(run.result, LIMIT))
         run = send({"n": 1, "port": meeting.port})
         (guest,) = meeting.wait_for(1)
         guest.tell()
-        number = run.result(60).content["n"]
+        number = run.result(LIMIT).content["n"]
     bridge.close()
     return {"error": error, "n": number, "connected": ray.is_initialized()}
 
 
 def surviving(address: str) -> dict[str, Any]:
     """Tell that a run is in flight; what became of it, and of the next one; then try until told."""
-    executor = RayExecutor(
+    executor = ray_executor(
         "support.executors.graphs:meeting", workers=1, address=address, num_cpus=0.5
     )
     with RxPyLangGraphBridge(executor=executor) as bridge, Meeting() as meeting:
@@ -211,20 +214,20 @@ def surviving(address: str) -> dict[str, Any]:
         run = send({"n": 0, "port": meeting.port})
         meeting.wait_for(1)
         print("begun", flush=True)
-        errors = [error_of(partial(run.result, 60))]
+        errors = [error_of(partial(run.result, LIMIT))]
         run = send({"n": 1, "port": meeting.port})
-        errors.append(error_of(partial(run.result, 60)))
+        errors.append(error_of(partial(run.result, LIMIT)))
         print("over", flush=True)
         sys.stdin.readline()  # there is another cluster, and Ray's time is over
         run = send({"n": 2, "port": meeting.port})
         (guest,) = meeting.wait_for(1)
         guest.tell()
-        return {"errors": errors, "n": run.result(60).content["n"]}
+        return {"errors": errors, "n": run.result(LIMIT).content["n"]}
 
 
 def spread(address: str) -> dict[str, Any]:
     """Tell the processes of four runs in flight on two nodes; then what became of these runs."""
-    executor = RayExecutor(
+    executor = ray_executor(
         "support.executors.graphs:meeting",
         workers=2,
         calls_per_worker=2,  # so that each node has two, however late it starts its worker
@@ -243,7 +246,7 @@ def spread(address: str) -> dict[str, Any]:
                 guest.tell()
         for guest in meeting.wait_for(sum(guest.pid in lost for guest in guests)):
             guest.tell()
-        results = [run.result(60).content for run in runs]
+        results = [run.result(LIMIT).content for run in runs]
         return {
             "numbers": [result["n"] for result in results],
             "lost": sum(result["pid"] in lost for result in results),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 from behave.runner import Context
@@ -14,9 +15,12 @@ from support.concurrency.waiting import Gate
 from support.executors.in_process import InProcessExecutor
 from support.executors.meeting import Meeting
 
-__all__ = ["begin", "made", "open_bridge", "send"]
+__all__ = ["LIMIT", "begin", "made", "open_bridge", "ray_executor", "send"]
 
-ENGINES: dict[str, Any] = {"in this process": InProcessExecutor, "of Ray": RayExecutor}
+# Seconds. A machine with other work to do may take minutes to start Ray and a worker.
+LIMIT = 200.0
+ray_executor = partial(RayExecutor, start_timeout=LIMIT - 20)
+ENGINES: dict[str, Any] = {"in this process": InProcessExecutor, "of Ray": ray_executor}
 _PLACE = re.compile(
     r"(?P<engine>in this process|of Ray)(?:, for (?P<calls>\d+) calls each)?"
     r"(?:, and (?P<retries>\d+) retries)?"
