@@ -68,8 +68,12 @@ class _Seat:
     def loop_stopping(self, error: LoopUnavailableError) -> None:
         """Note that all tasks are about to be cancelled; what comes now does not begin. Away."""
         self.ending = error
-        self.lost = not self._loops.has_stopped()
+        self.lost = not self.is_leaving()
         _tell(self._home, self._retire)  # before its calls end, or it would have the fewest
+
+    def is_leaving(self) -> bool:
+        """Whether it was told to end, or soon will be. Any thread; never blocks."""
+        return self._loops.has_stopped()
 
     def _retire(self) -> None:
         self.retired = True
@@ -163,11 +167,18 @@ class _Call:
         if self.seat.ending is not None:
             _tell(self.home, partial(self.settle, None, self.seat.ending))
             return
-        self._task = start_eagerly(self._carry_out(work), context=context)
+        task = self._task = start_eagerly(self._carry_out(work), context=context)
+        task.add_done_callback(self._settle_unbegun)
+
+    def _settle_unbegun(self, task: asyncio.Task[None]) -> None:
+        # Where tasks do not start eagerly, one may be cancelled before its first step.
+        if task.cancelled():
+            _tell(self.home, partial(self.settle, None, asyncio.CancelledError()))
 
     def _cancel(self) -> None:
-        # A second cancellation would cut short the cleanup that a loop which ends waits for.
-        if self._task is not None and self.seat.ending is None:
+        # At the end not a second time: that would cut short the cleanup that is waited for.
+        again = self._cancelled and self.seat.is_leaving()
+        if self._task is not None and self.seat.ending is None and not again:
             self._cancelled = True
             self._task.cancel()
 
@@ -342,10 +353,6 @@ class GraphLoops:
         """Whether the loops were asked to end. Any thread; never blocks."""
         return self._stopped
 
-    def stop(self) -> None:
-        """End all calls, and accept no more. Any thread; never blocks."""
-        self.disconnect()
-
     def disconnect(self) -> Future[None]:
         """End the loops, and what is left on them. Any thread; never blocks.
 
@@ -363,6 +370,18 @@ class GraphLoops:
         return ended
 
     # -- at home -----------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Cancel all calls, and accept no more. Never blocks.
+
+        The loops go on, for the cleanup of the calls: if they ended now, they would cancel these a
+        second time, and cut that short.
+        """
+        with self._lock:
+            self._stopped = True
+        for seat in self._seats:
+            for call in tuple(seat.calls):
+                call.request_cancel()
 
     def hand_over(self, work: Callable[[_Call], Coroutine[Any, Any, Any]]) -> _Call:
         """Begin a call on the loop that has the fewest, in a copy of the context of this call.
