@@ -419,7 +419,7 @@ def step_at_most_bound_of_the_messages_are_still_in_memory(context: Context, bou
     gc.collect()
     assert len(context.alive) <= bound, len(context.alive)
     engine = context.bridge._engine
-    scheduler = engine._scheduler
+    scheduler = engine._dispatcher._scheduler
     behind = itertools.chain.from_iterable(scheduler._behind.values())
     entries = (*engine.inbox._queue, *scheduler._ready, *behind)
     assert len(entries) <= bound, len(entries)
@@ -477,7 +477,7 @@ def step_each_message_was_run_or_rejected(context: Context) -> None:
 def check_nothing_is_left(context: Context) -> None:
     settle(context)
     engine = context.bridge._engine
-    admission, scheduler = engine.admission, engine._scheduler
+    admission, scheduler = engine.admission, engine._dispatcher._scheduler
     assert not admission._holders and not admission._gates
     if admission._drop_order is not None:
         assert admission._drop_order.first(Stub(Message(0, None))) is None

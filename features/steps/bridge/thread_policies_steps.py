@@ -498,7 +498,7 @@ STEPS = (*STRATEGIES, "end", "cancel_last")
 def step_steps_of_sending_ending_and_cancelling_are_made(
     context: Context, count: int, cases: int
 ) -> None:
-    limit = context.bridge._engine._multitasking.limit
+    limit = context.bridge._engine._dispatcher._multitasking.limit
     sequences = list(itertools.product(STEPS, repeat=count))
     assert len(sequences) == cases
 
@@ -568,7 +568,7 @@ def step_messages_have_run_each_on_a_thread_of_its_own(context: Context, count: 
 
 @then("the scheduler knows no thread any more")
 def step_the_scheduler_knows_no_thread_any_more(context: Context) -> None:
-    scheduler = context.bridge._engine._scheduler
+    scheduler = context.bridge._engine._dispatcher._scheduler
     assert not scheduler._lanes
     assert not scheduler._behind
     assert context.bridge.statistics().succeeded == 100_000
@@ -616,4 +616,4 @@ def step_every_future_resolves_no_two_runs_of_a_thread_overlapped(context: Conte
     assert set(_statuses(context)) <= {"ok", "rejected", "interrupted"}
     assert not list(context.overlaps)
     assert context.bridge.registry.wait_idle(LIMIT)
-    assert not context.bridge._engine._scheduler._lanes
+    assert not context.bridge._engine._dispatcher._scheduler._lanes

@@ -76,7 +76,7 @@ def step_is_sent_to_by_with(context: Context, kind: str, entry: str, options: st
 def step_nothing_of_it_is_left_when_everything_may_end(context: Context) -> None:
     context.work.release()
     assert context.bridge.registry.wait_idle(LIMIT)
-    assert not context.bridge._engine._scheduler._lanes
+    assert not context.bridge._engine._dispatcher._scheduler._lanes
 
 
 @when("a run has all there is, and a message with {options} waits for {what}")

@@ -52,7 +52,7 @@ def two_bridges(context: Context, url: str | None) -> None:
         limit = ModelLimit(**context.limit)
         # In the place of an argument: the state is on the loop of the bridge.
         bridge.limits = Limits(limit, state=state, time=time)
-        bridge._engine._execution._models = ModelRules(bridge.limits, None)
+        bridge._engine._dispatcher._execution._models = ModelRules(bridge.limits, None)
         context.bridges.append(bridge)
     context.provider.now = context.bridges[0].time
 

@@ -61,7 +61,7 @@ class BridgeMachine(RuleBasedStateMachine):
 
     def _check_empty(self) -> None:
         engine = self.bridge._engine
-        admission, scheduler = engine.admission, engine._scheduler
+        admission, scheduler = engine.admission, engine._dispatcher._scheduler
         assert self.bridge.registry.is_idle(), self.bridge.registry.snapshot()
         assert not admission._holders and not admission._gates, admission._holders
         assert not (scheduler._lanes or scheduler._behind or scheduler._ready), scheduler._lanes

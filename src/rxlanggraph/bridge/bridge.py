@@ -258,7 +258,7 @@ class RxPyLangGraphBridge:
         self._workers = self._engine.workers
         self._fence = None if shared_lanes is None else fenced
         if blocked_after is not None:
-            self._engine.watch_loop(blocked_after)
+            self._engine.listeners.watch_loop(blocked_after)
         # The options of the last plain call, reused by the next call with the same graph: a mapper
         # makes the same call for every message. Held weakly: they live as long as a run that has
         # them, so an idle bridge keeps no graph alive. One reference, replaced whole, by any
@@ -1026,7 +1026,7 @@ class RxPyLangGraphBridge:
         None unless the loop is watched (see ``blocked_after``), and once the bridge is closed. The
         last value while nothing runs.
         """
-        return self._engine.loop_lag
+        return self._engine.listeners.loop_lag
 
     def add_hooks(self, hooks: Hooks) -> abc.DisposableBase:
         """Call the methods of ``hooks`` when something happens to a run, for metrics and traces.
@@ -1047,7 +1047,8 @@ class RxPyLangGraphBridge:
             InvalidTypeError: It is not one, or has a hook that is async, a generator, not callable,
                 or of an unknown name.
         """
-        return Disposable(partial(self._engine.stop_listening, self._engine.listen(hooks)))
+        listeners = self._engine.listeners
+        return Disposable(partial(listeners.remove, listeners.add(hooks)))
 
     def live_app(
         self,

@@ -52,7 +52,6 @@ class LoopInbox:
 
     Args:
         registry: Where a run is registered before its submitter gets it back.
-        process: Processes a run, on the loop. Must not raise.
         lost: Called when the loop turns out to be closed, from the thread that noticed; calls
             `refuse`.
         lock: The lock of the bridge.
@@ -62,18 +61,18 @@ class LoopInbox:
     def __init__(
         self,
         registry: RunRegistry,
-        process: Callable[[Run], None],
         lost: Callable[[LoopUnavailableError], None],
         lock: threading.RLock,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.clock = clock
-        # The bridge's limit, for `deadlocks`. Written once, by the engine.
+        # The bridge's limit, and what processes a run, on the loop, which must not raise. Written
+        # once, by the engine.
         self.max_concurrency = sys.maxsize
+        self.process: Callable[[Run], None]
         # Set once, before the first run is submitted.
         self.loop: asyncio.AbstractEventLoop | None = None
         self._registry = registry
-        self._process = process
         self._lost = lost
         # The lock of the bridge: guards the three below, and the fields of every run's future.
         self.lock = lock
@@ -218,7 +217,7 @@ class LoopInbox:
                         self._drain_due = None
                         return False
             else:
-                self._process(run)
+                self.process(run)
         return True
 
     def _drained(self, drain: _Drain, future: Future[None]) -> None:

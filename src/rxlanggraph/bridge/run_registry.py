@@ -153,6 +153,10 @@ class RunRegistry(TaskRegistry):
             for task, entry in entries.items()
         )
 
+    def runs(self) -> list[Run]:
+        """Return the runs in flight. Any thread; never blocks."""
+        return [task for task in self.tasks() if isinstance(task, Run)]
+
     def foremost(self, active: int, waiting: int) -> list[tuple[Run, TaskInfo]]:
         """Return runs in flight: the active ones, oldest first, then those that wait.
 

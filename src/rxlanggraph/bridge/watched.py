@@ -73,7 +73,7 @@ class WatchedBridge:
     @property
     def loop_lag(self) -> float | None:
         """As `RxPyLangGraphBridge.loop_lag`."""
-        return self._engine.loop_lag
+        return self._engine.listeners.loop_lag
 
     def statistics(self) -> RegistryStatistics:
         """The counters of the registry."""
@@ -102,9 +102,10 @@ class WatchedBridge:
         Returns:
             What ends that, for any thread.
         """
-        listener = self._engine.listen(hooks)
-        self._engine.listen_to_runs_in_flight(listener)
-        return partial(self._engine.stop_listening, listener)
+        listeners = self._engine.listeners
+        listener = listeners.add(hooks)
+        listeners.add_to_runs_in_flight(listener)
+        return partial(listeners.remove, listener)
 
     def resume_of(self, run: Future[Any]) -> RunOptions:
         """Return how the graph of ``run`` is called again: as before, but for its stream."""

@@ -15,6 +15,7 @@ from reactivex.testing import TestScheduler
 
 from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
 from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.bridge.listeners import Listeners
 from rxlanggraph.bridge.overflow import Overflow
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.run_threads import route_runs
@@ -224,15 +225,19 @@ class VirtualBridge(RxPyLangGraphBridge):
         return self.close(timeout, cancel_timeout=cancel_timeout, drain_after=drain_after)
 
 
+class _Unwatched(Listeners):
+    def watch_loop(self, blocked_after: float) -> None:
+        """Do nothing: most of the time the loop does not run, and is not blocked for that."""
+
+
 class _VirtualEngine(Engine):
+    listeners_of = _Unwatched
+
     def new_run(self, *arguments: Any, **options: Any) -> Run:
         # What is sent in real time, and awaited there, would be awaited forever.
         if not isinstance(asyncio._get_running_loop(), VirtualTimeLoop):
             refuse_on_loop()
         return super().new_run(*arguments, **options)
-
-    def watch_loop(self, blocked_after: float) -> None:
-        """Do nothing: most of the time the loop does not run, and is not blocked for that."""
 
 
 class _OnLoop(AsyncIterable[_T]):
