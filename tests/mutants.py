@@ -57,8 +57,11 @@ MODULES = {
     "bridge/scheduler.py": "bridge/runs bridge/run_threads bridge/thread_policies",
     "bridge/admission.py": "bridge/back_pressure bridge/overflow bridge/submit bridge/nested_runs",
     "bridge/inbox.py": "bridge/handoff bridge/handoff_loops bridge/handoff_entering bridge/fork",
+    "bridge/run_options.py": "bridge/run_arguments bridge/run_threads bridge/runs",
     "bridge/run.py": "bridge/runs bridge/run_contexts bridge/retrying bridge/fork",
     "bridge/engine.py": "bridge/runs bridge/handoff_loops bridge/back_pressure",
+    "bridge/dispatcher.py": "bridge/runs bridge/thread_policies bridge/handoff_loops "
+    "bridge/back_pressure bridge/draining",
     "bridge/execution.py": "bridge/runs bridge/time_limits bridge/retrying bridge/user_exceptions",
     "bridge/loops.py": "bridge/handoff_loops bridge/loop_pauses bridge/several_bridges",
     "bridge/bridge.py": "bridge/run_arguments bridge/rollback bridge/stream bridge/astream",
@@ -97,6 +100,7 @@ MODULES = {
     "bridge/lanes.py": "bridge/lanes",
     "bridge/fenced_saver.py": "bridge/lanes",
     "bridge/observers.py": "bridge/hooks",
+    "bridge/listeners.py": "bridge/hooks bridge/blocked_loop",
     "bridge/reports.py": "bridge/hooks",
     "bridge/graphs/tracebacks.py": "bridge/kept bridge/user_exceptions",
 }

@@ -18,7 +18,8 @@ from unittest import mock
 from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.graphs.adapters import adapt_graph
-from rxlanggraph.bridge.run import Run, RunOptions
+from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run_options import RunOptions
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.shutdown import CleanupReport, cleanup_steps, close_steps, run_steps
 from rxlanggraph.concurrency.future import SharedLockFuture

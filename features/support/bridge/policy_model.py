@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rxlanggraph.bridge.run import MultitaskStrategy
+from rxlanggraph.bridge.run_options import MultitaskStrategy
 
 __all__ = ["Sent", "Thread", "Threads"]
 

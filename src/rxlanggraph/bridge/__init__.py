@@ -6,6 +6,7 @@ A map; each imports only from those above it.
     graphs               what LangGraph is passed, and what it keeps: nothing here knows a run
     observers            the hooks of a bridge, and how they are called
     deadlocks            which run waits for which; cycles are refused
+    run_options          what all runs of a call have in common
     run                  one message on its way through one graph, and its future
     run_info             what a run is doing, for snapshots
     reports              telling the hooks what happens to runs
@@ -25,9 +26,11 @@ A map; each imports only from those above it.
     multitasking         what a message does if its thread has a run already
     run_threads          the worker threads of sync code
     loops                the loop: owned, or adopted
+    listeners            the hooks that are there at a moment, and the watch over the loop
     graph_loops          further loops, on which graphs are called
     execution            a run from its first step to its end: attempts, limits of time
-    engine               a run from its submission to its end, and the loop's end
+    dispatcher           on the loop: a run from the inbox to its end
+    engine               in any thread: a run on its way to the inbox; the end of the loop
     shutdown             cancelling, draining, and the report
     operators            on_next in, on_next out
     bridge               the public class

@@ -56,7 +56,8 @@ from rxlanggraph.bridge.operators.pull import from_iterable
 from rxlanggraph.bridge.operators.stream import StreamSubscription
 from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
 from rxlanggraph.bridge.resending import resending
-from rxlanggraph.bridge.run import MultitaskStrategy, Run, RunOptions
+from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run_options import MultitaskStrategy, RunOptions
 from rxlanggraph.bridge.shutdown import (
     CleanupReport,
     cleanup_steps,

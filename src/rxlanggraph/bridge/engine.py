@@ -31,7 +31,8 @@ from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoo
 from rxlanggraph.bridge.observers import Observed
 from rxlanggraph.bridge.overflow import Overflow
 from rxlanggraph.bridge.reports import report_end, report_queued
-from rxlanggraph.bridge.run import Run, RunOptions, current_run, run_scope
+from rxlanggraph.bridge.run import Run, current_run, run_scope
+from rxlanggraph.bridge.run_options import RunOptions
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock

@@ -18,7 +18,8 @@ from rxlanggraph.bridge.bridge import (
 )
 from rxlanggraph.bridge.graphs.adapters import Graph
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
-from rxlanggraph.bridge.run import Run, RunOptions
+from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run_options import RunOptions
 from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.bridge.watched import WatchedBridge
 from rxlanggraph.messages import StreamMessage

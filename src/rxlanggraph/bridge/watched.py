@@ -18,7 +18,8 @@ from rxlanggraph.bridge.chunks import with_breakpoints
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.graphs.adapters import adapt_graph
 from rxlanggraph.bridge.graphs.pending import PendingInterrupt
-from rxlanggraph.bridge.run import Run, RunOptions
+from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run_options import RunOptions
 from rxlanggraph.hooks import Hooks
 from rxlanggraph.live.source import Earlier
 from rxlanggraph.messages import StreamMessage

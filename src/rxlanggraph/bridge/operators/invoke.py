@@ -28,7 +28,8 @@ from rxlanggraph.bridge.operators.awaited import (
     waiters_for,
 )
 from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
-from rxlanggraph.bridge.run import ConcurrencyGroup, Run, RunOptions
+from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
 from rxlanggraph.concurrency.user_code import is_interrupt
 from rxlanggraph.errors import (
     BridgeClosedError,
