@@ -96,6 +96,30 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | a node      | an async generator | of two stages | 20   |
       | a coroutine | a generator        | of two stages | 20   |
 
+  Scenario Outline: A node that <reads> a source that is pulled, whose room runs of the node's own thread have, is told so
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=1
+    When a node <reads> the answers to items of <source>, while a message on its own thread has all room
+    Then DeadlockError is raised, which says "its source waits for room (max_pending)"
+
+    Examples:
+      | reads         | source             |
+      | awaits        | a generator        |
+      | iterates over | a generator        |
+      | awaits        | an async generator |
+      | iterates over | an async generator |
+
+  Scenario Outline: A node that <reads> a source that is pulled waits for room that a run of another thread has
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=1
+    When a node <reads> the answers to items of <source>, while a message on another thread has all room
+    Then the node has answered <content>
+
+    Examples:
+      | reads         | source             | content   |
+      | awaits        | a generator        | [2]       |
+      | iterates over | a generator        | [0, 1, 2] |
+      | awaits        | an async generator | [2]       |
+      | iterates over | an async generator | [0, 1, 2] |
+
   Scenario: Messages that wait for a node's own thread do not hide behind those that are withheld
     Given an open bridge on its own loop with max_concurrency=8
     When a node iterates over 20 answers on its own thread, and then 20 on others

@@ -18,10 +18,12 @@ from reactivex.scheduler import NewThreadScheduler
 from reactivex.subject import Subject
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.errors import DeadlockError
 from rxlanggraph.operators import to_async_iterable, to_future
 from support.bridge.bridges import LentLoop
 from support.bridge.streams import Subscriber
 from support.concurrency.mcp_virtual import DAY, in_virtual_time
+from support.concurrency.pauses import until
 from support.concurrency.raising import error_of, raised
 from support.concurrency.waiting import LIMIT, Gate, Log, thread
 
@@ -144,25 +146,50 @@ def step_a_node_iterates_over_answers_on_its_own_thread(
 def step_who_reads_the_answers_to_count_messages(
     context: Context, who: str, count: int, how: str, bound: int
 ) -> None:
+    stages = 2 if how == "of two stages" else 1
+    source = rx.from_iterable(range(count))
+    _read(context, who, source, bound, stages, ordered=how == "in their order")
+
+
+def _read(
+    context: Context,
+    who: str,
+    source: rx.Observable[int],
+    bound: int,
+    stages: int,
+    *,
+    ordered: bool = False,
+    turns: int = 0,
+) -> None:
+    """Read the answers to what ``source`` emits, and note how many runs are ahead of the reader.
+
+    Args:
+        context: Has the bridge, and gets ``read`` and ``ahead``.
+        who: A node, or a coroutine.
+        source: Its items.
+        bound: How many answers the reader keeps.
+        stages: One, or two.
+        ordered: Whether the first is.
+        turns: How many turns of the loop a run of the second takes.
+    """
     begun, read = [0], list[Any]()
-    context.ahead = []
+    context.ahead, context.read = [], read
 
     async def answer(content: Any) -> Any:
         begun[0] += 1
         context.ahead.append(begun[0] - len(read))
         return content
 
-    async def plain(content: Any) -> Any:
+    async def second(content: Any) -> Any:
+        for _ in range(turns):
+            await asyncio.sleep(0)
         return content
 
     bridge = context.bridge
-    stages = [bridge.invoke(answer, ordered=how == "in their order")]
-    if how == "of two stages":
-        stages.append(bridge.invoke(plain))
+    operators = [bridge.invoke(answer, ordered=ordered), bridge.invoke(second)][:stages]
 
     async def reader(_: Any) -> None:
-        stream = rx.from_iterable(range(count)).pipe(*stages)
-        async for item in stream.pipe(to_async_iterable(max_buffered=bound)):
+        async for item in source.pipe(*operators, to_async_iterable(max_buffered=bound)):
             read.append(item.content)
             await asyncio.sleep(0)
 
@@ -170,7 +197,6 @@ def step_who_reads_the_answers_to_count_messages(
         bridge.create_future_task(reader, 0).result(LIMIT)
     else:
         asyncio.run(asyncio.wait_for(reader(0), LIMIT))
-    context.read = read
 
 
 async def yielding(count: int) -> AsyncIterator[int]:
@@ -183,33 +209,46 @@ def step_who_reads_the_answers_to_count_items_of_what(
     context: Context, who: str, count: int, what: str, bound: int
 ) -> None:
     source, how = what.split(", ")
-    begun, read = [0], list[Any]()
-    context.ahead, context.read = [], read
+    items = iter(range(count)) if source == "a generator" else yielding(count)
+    stages = 2 if how == "of two stages" else 1
+    _read(context, who, context.bridge.from_iterable(items), bound, stages, turns=20)
+
+
+@when(
+    "a node {reads} the answers to items of {source}, while a message on {whose} thread has all "
+    "room"
+)
+def step_a_node_reads_while_a_message_has_all_room(
+    context: Context, reads: str, source: str, whose: str
+) -> None:
+    bridge, begun, full = context.bridge, Gate(), Gate()
 
     async def answer(content: Any) -> Any:
-        begun[0] += 1
-        context.ahead.append(begun[0] - len(read))
         return content
 
-    async def slow(content: Any) -> Any:
-        for _ in range(20):
-            await asyncio.sleep(0)
-        return content
+    async def until_the_source_waits(_: Any) -> None:
+        await until(lambda: bool(bridge._engine.admission._gates))
 
-    bridge = context.bridge
-    stages = [bridge.invoke(answer)] + [bridge.invoke(slow)] * (how == "of two stages")
+    async def reader(_: Any) -> Any:
+        begun.open()
+        await asyncio.to_thread(full.wait)
+        items = iter(range(3)) if source == "a generator" else yielding(3)
+        stream = bridge.from_iterable(items).pipe(bridge.invoke(answer))
+        if reads == "awaits":
+            return [(await stream).content]
+        return [each.content async for each in stream.pipe(to_async_iterable(max_buffered=4))]
 
-    async def reader(_: Any) -> None:
-        items = iter(range(count)) if source == "a generator" else yielding(count)
-        stream = bridge.from_iterable(items).pipe(*stages)
-        async for item in stream.pipe(to_async_iterable(max_buffered=bound)):
-            read.append(item.content)
-            await asyncio.sleep(0)
-
-    if who == "a node":
-        bridge.create_future_task(reader, 0).result(LIMIT)
-    else:
-        asyncio.run(asyncio.wait_for(reader(0), LIMIT))
+    run = bridge.create_future_task(reader, 0, thread_id="its own")
+    begun.wait()
+    if whose == "another":
+        bridge.create_future_task(until_the_source_waits, 0, thread_id="another")
+    blocked = bridge.create_future_task(answer, 0, thread_id=whose)
+    full.open()
+    try:
+        context.content = run.result(LIMIT).content
+    except DeadlockError as error:
+        context.error = error
+    assert blocked.result(LIMIT).content == 0
 
 
 @then("it has read all {count:d}, and no more than {most:d} runs were ever ahead of it")

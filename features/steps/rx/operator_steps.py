@@ -90,7 +90,10 @@ def take(context: Context) -> None:
     stage = context.bridge.invoke(one_node(run))
     assert sorted(values(messages(*range(20)).pipe(stage, ops.take(3)))) == [0, 1, 2]
     assert context.bridge.registry.wait_idle(LIMIT)
-    assert context.bridge.statistics().cancelled == 17
+    # The source may have been disposed of before it had emitted all of them.
+    statistics = context.bridge.statistics()
+    assert statistics.succeeded == 3, statistics
+    assert statistics.cancelled == statistics.submitted - 3, statistics
 
 
 def group_by(context: Context) -> None:

@@ -10,15 +10,17 @@ import asyncio
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from itertools import takewhile
 from threading import TIMEOUT_MAX
 from typing import Any, Protocol, TypeAlias
 
-from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, end_wait, review, waiting
+from rxlanggraph.bridge.deadlocks import Room, Waiter, begin_wait, end_wait, review, waiting
 from rxlanggraph.bridge.overflow import Overflow, drop_order
 from rxlanggraph.bridge.run import Run, current_run
+from rxlanggraph.bridge.run_options import ConcurrencyGroup
 from rxlanggraph.bridge.task_waits import TaskWait
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.concurrency import waiters
@@ -98,11 +100,15 @@ class Reservation:
     What the limiter and `deadlocks` read of a run, they read of this too.
     """
 
-    group = None
     lane = thread_id = None
     lane_label = ""
     label = "the next item of a source"
     rejection = None
+    # The subscription that its items are for, if a run awaits its results. Written once, before the
+    # source begins.
+    group: ConcurrencyGroup | None = None
+    # What it waits for. One reference, replaced whole by what waits.
+    _room: Room | None = None
 
     def __init__(self, inbox: Any, admission: AdmissionLimiter) -> None:
         self.inbox = inbox
@@ -114,6 +120,20 @@ class Reservation:
     def ahead(self) -> Iterable[Waiter]:
         """See `deadlocks.Waiter`."""
         return ()
+
+    def room(self) -> Room | None:
+        """See `deadlocks.Waiter`."""
+        return self._room
+
+    @contextmanager
+    def waiting(self, room: Room) -> Iterator[None]:
+        """A block in which it waits for ``room``. Any thread; without a lock."""
+        self._room = room
+        try:
+            review()  # a run that awaits the stream of these items may wait forever now
+            yield
+        finally:
+            self._room = None
 
     def running(self) -> bool:
         """See `deadlocks.Waiter`."""
@@ -203,8 +223,9 @@ class AdmissionLimiter:
                 return False
             gate = _ThreadGate(self._clock)
             self._gates.append((gate, run))
+        room = _RoomFor(self, gate, run)
         try:
-            with lock_released(self._lock), waiting(_waiting_run(run), _RoomFor(self, gate, run)):
+            with lock_released(self._lock), _waiting(run, room):
                 limit = _wait_at(gate, run)
         except BaseException:
             self._give_up(gate, run)
@@ -227,16 +248,11 @@ class AdmissionLimiter:
                 return True
             gate = _LoopGate()
             self._gates.append((gate, run))
-        inside = _waiting_run(run)
+        inside = None if isinstance(run, Reservation) else current_run()
         room = _RoomFor(self, gate, run, None if inside is None else TaskWait(inside))
         try:
-            if inside is not None:
-                begin_wait(inside, room)
-            try:
+            with _awaiting(run, inside, room):
                 limit = await _await_at(gate, run)
-            finally:
-                if inside is not None:
-                    end_wait(inside, room)
         except BaseException:
             self._give_up(gate, run)
             raise
@@ -456,13 +472,31 @@ class AdmissionLimiter:
             gate.release()
 
 
-def _waiting_run(wanting: _Holder) -> Run | None:
-    """The run that waits for room: the one that this code belongs to, if any.
+def _waiting(wanting: _Holder, room: Room) -> AbstractContextManager[None]:
+    """A block in which the run that this code belongs to, if any, blocks to wait for ``room``.
 
-    A source that is pulled does so beside the run that has subscribed to it, which goes on. If that
+    A source that is pulled waits beside the run that has subscribed to it, which goes on. If that
     awaits the stream, it waits for it, and not for the source.
     """
-    return None if isinstance(wanting, Reservation) else current_run()
+    if isinstance(wanting, Reservation):
+        return wanting.waiting(room)
+    return waiting(current_run(), room)
+
+
+@contextmanager
+def _awaiting(wanting: _Holder, inside: Run | None, room: Room) -> Iterator[None]:
+    """As `_waiting`, where room is awaited in the run ``inside``, if any."""
+    if isinstance(wanting, Reservation):
+        with wanting.waiting(room):
+            yield
+    elif inside is None:
+        yield
+    else:
+        begin_wait(inside, room)
+        try:
+            yield
+        finally:
+            end_wait(inside, room)
 
 
 def _nearest_limit(run: _Holder) -> tuple[TimeLimit | None, float | None]:

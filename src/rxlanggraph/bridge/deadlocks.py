@@ -11,8 +11,8 @@ Rules:
    room, and its bridge has a free slot. So it can begin unless all holders of one of these wait
    forever.
 3. A deadlock is the largest set of waiting runs in which each needs the others. It can arise when a
-   wait begins, or when a run takes room ahead of those that wait for room (see `review`); so it is
-   searched for then.
+   wait begins, or when a run takes room ahead of those that wait for room, or the source of a
+   stream that is awaited waits for room (see `review`); so it is searched for then.
 4. A wait that blocks the thread of an event loop stops that loop: until the awaited run has ended,
    no run on the loop begins or ends. So the loop itself counts as a waiter, with or without a run.
    Where a bridge calls graphs on several loops, a wait that would block one of those is refused.
@@ -89,6 +89,9 @@ class Waiter(Protocol):
     def ahead(self) -> Iterable[Waiter]:
         """The runs that have to end before it is handed over to its loop."""
 
+    def room(self) -> Room | None:
+        """The room that has to be found for it before it exists; None for a run, which does."""
+
     def running(self) -> bool:
         """Whether it has begun and not ended."""
 
@@ -99,8 +102,9 @@ class Waiter(Protocol):
 class _Refusable(Protocol):
     """What is waited for when it is not a single run."""
 
-    remedy: str
-    """What is waited for, and what to do, in messages for people: after "would wait forever "."""
+    @property
+    def remedy(self) -> str:
+        """What is waited for, and what to do, for people to read after "would wait forever "."""
 
     def refuse(self, error: DeadlockError) -> None:
         """Make the wait for it raise ``error``, unless it has succeeded. Never blocks."""
@@ -157,6 +161,9 @@ class _StandingLoop:
 
     def ahead(self) -> Iterable[Waiter]:
         return ()
+
+    def room(self) -> None:
+        return None
 
     def running(self) -> bool:
         return True
@@ -230,8 +237,8 @@ def is_waiting(run: Waiter) -> bool:
 def review() -> None:
     """Refuse the waits for room, or a stream, that can no longer succeed. Any thread; never blocks.
 
-    Called when a run took room without waiting, or when a stream that is awaited has one run less:
-    the waits began when they could still succeed.
+    Called when a run took room without waiting, a source begins to wait for room, or a stream that
+    is awaited has one run less: the waits began when they could still succeed.
     """
     while _waits:
         with _lock:
@@ -341,8 +348,10 @@ def _ends(run: Waiter, stuck: set[Waiter]) -> bool:
         return False
     if run.running():
         return run not in stuck
+    room = run.room()
     return (
-        all(_ends(each, stuck) for each in run.ahead())
+        (room is None or _comes(room, stuck))
+        and all(_ends(each, stuck) for each in run.ahead())
         and not _lane_is_stuck(run, stuck)
         and not _slots_are_stuck(run, stuck)
     )

@@ -351,6 +351,10 @@ class Run(SharedLockFuture[StreamMessage]):
         withheld_by = self.withheld_by
         return () if withheld_by is None else withheld_by(self)
 
+    def room(self) -> None:
+        """See `deadlocks.Waiter`. Any thread; never blocks."""
+        return
+
     # -- for the engine ------------------------------------------------------------------------
 
     def unanswered(

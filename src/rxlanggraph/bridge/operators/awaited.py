@@ -21,6 +21,7 @@ from typing import Any
 
 from reactivex import abc
 
+from rxlanggraph.bridge.admission import Reservation
 from rxlanggraph.bridge.deadlocks import (
     Waiter,
     begin_wait,
@@ -122,6 +123,9 @@ class _NextRun:
     def ahead(self) -> Iterable[Waiter]:
         return ()
 
+    def room(self) -> None:
+        return None
+
     def running(self) -> bool:
         return False
 
@@ -135,31 +139,25 @@ class AwaitedStream:
     Args:
         inbox: That of its bridge.
         group: The concurrency group of the subscription.
-        pending: Returns its unfinished runs, so many of them or all, and whether more may come.
-            Takes the bridge's lock.
+        pending: Returns its unfinished runs, so many of them or all, and whether more may come;
+            None while a result is on its way. Takes the bridge's lock.
         fail: Ends the subscription with an error.
         waiters: What waits until it is over.
         listener: What waits for its next item, if that is another thing.
     """
 
-    remedy = (
-        "for a result of a stream, because none of its runs can begin and end before it; raise "
-        "max_concurrency above the number of runs that wait, have runs of this kind on a bridge of "
-        "their own, send its messages to other threads or none, or do not wait for the stream; and "
-        "in the thread of an event loop use 'await' instead of run()"
-    )
-
     def __init__(
         self,
         inbox: Any,
         group: Any,
-        pending: Callable[[int | None], tuple[list[Run], bool]],
+        pending: Callable[[int | None], tuple[list[Run], bool] | None],
         fail: Callable[[BaseException], object],
         waiters: Iterable[Waiter],
         *,
         listener: StreamListener | None,
     ) -> None:
-        self._next_run = _NextRun(inbox, group)
+        self._next_run: Waiter = _NextRun(inbox, group)
+        self._group = group
         self._pending = pending
         self._fail = fail
         self._waiters = tuple(waiters)
@@ -172,17 +170,40 @@ class AwaitedStream:
     def any_of(self) -> Iterable[Waiter] | None:
         """See `deadlocks.AnyOf`."""
         # Mostly one of the first will do, of any number.
-        first, _ = self._pending(_FEW)
-        if not first or self._unread():
-            return None  # nothing is known yet; or there is something already
-        return self._each(first)
+        found = self._pending(_FEW)
+        if found is None or self._unread():
+            return None  # there is something already
+        first, _ = found
+        # Without runs nothing is known of a source yet, unless it waits for room.
+        return self._each(first) if first or self._next_run.room() is not None else None
 
     def _each(self, first: list[Run]) -> Iterator[Waiter]:
         yield from first
-        runs, goes_on = self._pending(None)
+        runs, goes_on = self._pending(None) or ([], True)
         yield from runs
         if goes_on:
             yield self._next_run
+
+    @property
+    def remedy(self) -> str:
+        """See `deadlocks.AnyOf`."""
+        if self._next_run.room() is not None:
+            return (
+                "for a result of a stream, because its source waits for room (max_pending), which "
+                "only runs have that this one, or others that wait, hold up; make the bridge with "
+                "a larger max_pending, or send the messages of those runs to other threads"
+            )
+        return (
+            "for a result of a stream, because none of its runs can begin and end before it; raise "
+            "max_concurrency above the number of runs that wait, have runs of this kind on a "
+            "bridge of their own, send its messages to other threads or none, or do not wait for "
+            "the stream; and in the thread of an event loop use 'await' instead of run()"
+        )
+
+    def fed_by(self, item: Reservation) -> None:
+        """Note that its source is pulled, and waits for room for ``item``. Before it emits."""
+        item.group = self._group
+        self._next_run = item
 
     def is_over(self) -> bool:
         """See `deadlocks.Awaited`: whether the run that has subscribed does not wait any more."""
@@ -194,7 +215,7 @@ class AwaitedStream:
 
     def changed(self) -> None:
         """Look whether it may still be waited for. Any thread, without a lock."""
-        oldest, _ = self._pending(1)
+        oldest, _ = self._pending(1) or ([], True)
         # With none there is nothing to refuse; one that is at work will end, and be looked at then.
         if oldest and (not oldest[0].running() or is_waiting(oldest[0])):
             review()

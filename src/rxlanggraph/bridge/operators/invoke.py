@@ -28,6 +28,7 @@ from rxlanggraph.bridge.operators.awaited import (
     waiters_for,
 )
 from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
+from rxlanggraph.bridge.operators.pull import PulledSource
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
 from rxlanggraph.concurrency.user_code import is_interrupt
@@ -178,6 +179,8 @@ class Subscription:
         # Held by the source: here they would make a cycle, for the collector to find.
         shared = _Shared((self._ended,), self._ahead_of)
         on_next = partial(self._on_next, shared)
+        if self._awaited is not None and isinstance(source, PulledSource):
+            source = source.with_room_for(self._engine, self._awaited.fed_by)
         self._source.disposable = source.subscribe(
             on_next, self._on_source_error, self._on_completed, scheduler=scheduler
         )
@@ -205,10 +208,10 @@ class Subscription:
         self._reader = reader
         reader.go_on.append(self._advance)
 
-    def _pending(self, most: int | None) -> tuple[list[Run], bool]:
+    def _pending(self, most: int | None) -> tuple[list[Run], bool] | None:
         with self._lock:
             if self._emitter.is_busy():
-                return [], True  # a result is on its way
+                return None  # a result is on its way
             runs = [*islice(chain(self._indexes, self._entering), most)]
             return runs, not (self._source_ended or self._disposed)
 

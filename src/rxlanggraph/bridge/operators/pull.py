@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import AsyncIterable, Callable, Iterable
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from reactivex import Observable, abc
@@ -25,7 +26,7 @@ from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, LoopUnavailableError
 
-__all__ = ["from_iterable"]
+__all__ = ["PulledSource", "from_iterable"]
 
 _log = logging.getLogger("rxlanggraph")
 
@@ -55,14 +56,43 @@ def from_iterable(
             "there always is; make the bridge with max_pending, or use reactivex.from_iterable()"
         )
 
-    def subscribe(
-        observer: abc.ObserverBase[Any], scheduler: abc.SchedulerBase | None = None
+    return PulledSource(engine, partial(kind, engine, owner, iterable))
+
+
+class PulledSource(Observable[Any]):
+    """The source that `from_iterable` returns.
+
+    Args:
+        engine: That of the bridge, of which it waits for room.
+        pull: Makes a subscription of an observer.
+        room_for: Called with the room for the items of each subscription, before it begins.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        pull: Callable[[abc.ObserverBase[Any]], _Pull],
+        room_for: Callable[[Reservation], object] | None = None,
+    ) -> None:
+        super().__init__(self._pull_for)
+        self._engine = engine
+        self._pull = pull
+        self._room_for = room_for
+
+    def _pull_for(
+        self, observer: abc.ObserverBase[Any], _: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        pull = kind(engine, owner, iterable, observer)
+        pull = self._pull(observer)
+        if self._room_for is not None:
+            self._room_for(pull.reservation)
         pull.start()
         return Disposable(pull.dispose)
 
-    return Observable(subscribe)
+    def with_room_for(
+        self, engine: Engine, room_for: Callable[[Reservation], object]
+    ) -> PulledSource:
+        """Return the same source, which tells ``room_for`` of its room if that is of ``engine``."""
+        return PulledSource(engine, self._pull, room_for) if engine is self._engine else self
 
 
 class _Pull:
@@ -75,7 +105,7 @@ class _Pull:
         self._owner = owner
         self._iterable = iterable
         self._observer = observer
-        self._reservation = Reservation(engine.inbox, engine.admission)
+        self.reservation = Reservation(engine.inbox, engine.admission)
         # The loop of an async iterable. Written once, by `start`.
         self._loop: asyncio.AbstractEventLoop
         # Each is only ever set, by any thread.
@@ -111,8 +141,8 @@ class _Pull:
         """Take no more items, and emit nothing more. Any thread; never blocks."""
         self._disposed = True
         self._engine.admission.detach(self.stop)
-        self._reservation.gone = True
-        self._engine.admission.withdraw(self._reservation)
+        self.reservation.gone = True
+        self._engine.admission.withdraw(self.reservation)
         self._interrupt()
 
     def _interrupt(self) -> None:
@@ -126,13 +156,13 @@ class _Pull:
         try:
             if self._is_over():
                 return False
-            self._reservation.thread = threading.get_ident()
-            token = next_reservation.set(self._reservation)
+            self.reservation.thread = threading.get_ident()
+            token = next_reservation.set(self.reservation)
             try:
                 self._observer.on_next(item)
             finally:
                 next_reservation.reset(token)
-                self._reservation.thread = None
+                self.reservation.thread = None
         except BaseException as error:
             # An observer that raises is not the source's failure; its own chain has ended.
             interrupt = contain(error, _log, "an observer of a pulled source raised")
@@ -140,7 +170,7 @@ class _Pull:
                 raise_on_loop(interrupt)
             return False
         finally:
-            self._engine.admission.release(self._reservation)
+            self._engine.admission.release(self.reservation)
         return True
 
     def _end(self, tell: Callable[[], None]) -> None:
@@ -211,7 +241,7 @@ class _AsyncPull(_Pull):
         iterator = aiter(self._iterable)
         try:
             async for item in iterator:
-                await self._engine.admission.acquire_async(self._reservation)
+                await self._engine.admission.acquire_async(self.reservation)
                 if not self._emit(item):
                     break
         except asyncio.CancelledError:
@@ -248,7 +278,7 @@ class _ThreadPull(_Pull):
         iterator = iter(self._iterable)
         try:
             for item in iterator:
-                self._engine.admission.acquire(self._reservation, may_block=True)
+                self._engine.admission.acquire(self.reservation, may_block=True)
                 if not self._emit(item):
                     break
         finally:
