@@ -83,6 +83,11 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | a coroutine | in any order          | its own    | 5    |
       | a coroutine | in their order        | its own    | 5    |
 
+  Scenario: A result that is being emitted counts, when a reader makes room for others
+    Given an open bridge on its own loop
+    When a reader of at most 2 answers takes the first one of 4 while the second one is being emitted, and waits
+    Then the reader gets all 4, and no more than 3 runs had begun by then
+
   Scenario Outline: A source that is pulled is not ahead of <who> that reads the answers <how>, with little room
     Given an open bridge on its own loop with max_concurrency=8, max_pending=8
     When <who> reads the answers to 200 items of <source>, <how>, with max_buffered=4

@@ -199,6 +199,45 @@ def _read(
         asyncio.run(asyncio.wait_for(reader(0), LIMIT))
 
 
+@when(
+    "a reader of at most {bound:d} answers takes the first one of {count:d} while the second one "
+    "is being emitted, and waits"
+)
+def step_a_reader_takes_the_first_while_the_second_is_emitted(
+    context: Context, bound: int, count: int
+) -> None:
+    emitting, go_on = Gate(), Gate()
+    begun: list[int] = []
+    bridge = context.bridge
+
+    async def answer(content: int) -> int:
+        begun.append(content)
+        return content
+
+    def hold(result: StreamMessage) -> None:
+        if result.content == 1:
+            emitting.open()
+            go_on.wait()
+
+    async def reader() -> list[Any]:
+        stream = rx.from_iterable(range(count)).pipe(bridge.invoke(answer), ops.do_action(hold))
+        async with stream.pipe(to_async_iterable(max_buffered=bound)) as results:
+            await asyncio.to_thread(emitting.wait)
+            read = [(await anext(results)).content]
+            go_on.open()
+            await asyncio.to_thread(bridge.registry.wait_idle, LIMIT)
+            context.begun = len(begun)
+            return read + [each.content async for each in results]
+
+    context.read = asyncio.run(asyncio.wait_for(reader(), LIMIT))
+
+
+@then("the reader gets all {count:d}, and no more than {most:d} runs had begun by then")
+def step_the_reader_gets_all(context: Context, count: int, most: int) -> None:
+    assert context.read == list(range(count)), context.read
+    assert context.begun == most, context.begun
+
+
 async def yielding(count: int) -> AsyncIterator[int]:
     for number in range(count):
         yield number

@@ -80,6 +80,11 @@ class SerializedObserver(Generic[_T]):
         with self._lock:
             return self._emitting or bool(self._notifications)
 
+    def count_undelivered(self) -> int:
+        """How many notifications are queued, or being emitted. Any thread."""
+        with self._lock:
+            return len(self._notifications) + self._emitting
+
     def stop(self) -> None:
         """Emit nothing more, not even what is queued. Any thread; never blocks."""
         with self._lock:

@@ -384,8 +384,11 @@ class Subscription:
         look_ahead, reader = self._look_ahead, self._reader
         if look_ahead is not None and self._indexes[run] >= self._head + look_ahead:
             return True
+        if reader is None:
+            return False
+        # Until it is read: a run, a result that waits for an earlier one, one that is on its way.
         due = len(self._indexes) - len(self._waiting) + len(self._early)
-        return reader is not None and not reader.has_room(due)
+        return not reader.has_room(due + self._emitter.count_undelivered())
 
     def _ahead_of(self, run: Run) -> list[Run]:
         """The runs that have to end, or be read on in, before ``run`` is handed over."""
