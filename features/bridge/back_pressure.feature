@@ -86,6 +86,24 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
       | without order | is refused  | the bridge is closed | 0     | BridgeClosedError |
       | for a time    | is rejected | its time is over     | 1     | completed         |
 
+  # -- a thread that runs another event loop may block, unless that is what the room depends on
+
+  Scenario Outline: A loop is told that it would wait forever for room that depends on what it <does>
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When the thread of another loop submits a message for which there is no room, and the loop <does>
+    Then it is told so by a DeadlockError, and all else is answered
+
+    Examples:
+      | does           |
+      | reads          |
+      | pulls          |
+      | submits itself |
+
+  Scenario: A loop waits for room that depends on what another loop reads
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1
+    When the thread of a loop submits messages to a stream that was opened there, and is read on another one
+    Then all 4 are read
+
   Scenario: After close, no submitter waits for room
     Given room for one run, which is taken and then closed
     Then two more are let through at once

@@ -17,7 +17,15 @@ from itertools import takewhile
 from threading import TIMEOUT_MAX
 from typing import Any, Protocol, TypeAlias
 
-from rxlanggraph.bridge.deadlocks import Room, Waiter, begin_wait, end_wait, review, waiting
+from rxlanggraph.bridge.deadlocks import (
+    LoopThread,
+    Room,
+    Waiter,
+    begin_wait,
+    end_wait,
+    review,
+    waiting,
+)
 from rxlanggraph.bridge.overflow import Overflow, drop_order
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.bridge.run_options import ConcurrencyGroup
@@ -107,6 +115,8 @@ class Reservation:
     # The subscription that its items are for, if a run awaits its results. Written once, before the
     # source begins.
     group: ConcurrencyGroup | None = None
+    # On which the source is iterated over, if it is on one. Likewise.
+    loop: asyncio.AbstractEventLoop | None = None
     # What it waits for. One reference, replaced whole by what waits.
     _room: Room | None = None
 
@@ -119,7 +129,7 @@ class Reservation:
 
     def ahead(self) -> Iterable[Waiter]:
         """See `deadlocks.Waiter`."""
-        return ()
+        return () if self.loop is None else (LoopThread(self.loop),)
 
     def room(self) -> Room | None:
         """See `deadlocks.Waiter`."""
@@ -532,7 +542,7 @@ class _RoomFor:
     remedy = (
         "for room (max_pending): there is none until runs begin that this one, or others that "
         "wait, hold up; make the bridge with a larger max_pending, or send from outside of runs, "
-        "and not in the thread of an event loop"
+        "and not in the thread of an event loop; bridge.from_iterable(...) sends without blocking"
     )
 
     def __init__(

@@ -14,7 +14,8 @@ Rules:
    wait begins, or when a run takes room ahead of those that wait for room, or the source of a
    stream that is awaited waits for room (see `review`); so it is searched for then.
 4. A wait that blocks the thread of an event loop stops that loop: until the awaited run has ended,
-   no run on the loop begins or ends. So the loop itself counts as a waiter, with or without a run.
+   no run on the loop begins or ends, and what the loop reads or pulls goes no further. So the loop
+   itself counts as a waiter, with or without a run, and `ahead` of a run may name it.
    Where a bridge calls graphs on several loops, a wait that would block one of those is refused.
 
 All bridges are covered together, as cycles may span several. A wait in the context of a run counts
@@ -37,6 +38,7 @@ from rxlanggraph.errors import BlockingCallError, DeadlockError
 __all__ = [
     "AnyOf",
     "Awaited",
+    "LoopThread",
     "Room",
     "Target",
     "Waiter",
@@ -87,7 +89,7 @@ class Waiter(Protocol):
         """What its lane is called in messages for people."""
 
     def ahead(self) -> Iterable[Waiter]:
-        """The runs that have to end before it is handed over to its loop."""
+        """The runs that have to end, and loops that have to turn, before its loop gets it."""
 
     def room(self) -> Room | None:
         """The room that has to be found for it before it exists; None for a run, which does."""
@@ -142,8 +144,12 @@ Target: TypeAlias = "Waiter | Room | AnyOf | Awaited"
 
 
 @dataclass(frozen=True)
-class _StandingLoop:
-    """An event loop whose thread is blocked by a wait. A waiter, and its own inbox."""
+class LoopThread:
+    """The thread of an event loop, which a wait may block. A waiter, and its own inbox.
+
+    Args:
+        loop: The loop.
+    """
 
     loop: asyncio.AbstractEventLoop
     max_concurrency = sys.maxsize
@@ -153,22 +159,28 @@ class _StandingLoop:
 
     @property
     def label(self) -> str:
+        """See `Waiter`."""
         return f"the event loop {self.loop!r}"
 
     @property
     def inbox(self) -> _Inbox:
+        """See `Waiter`."""
         return self
 
     def ahead(self) -> Iterable[Waiter]:
+        """See `Waiter`."""
         return ()
 
     def room(self) -> None:
-        return None
+        """See `Waiter`."""
+        return
 
     def running(self) -> bool:
+        """See `Waiter`."""
         return True
 
     def done(self) -> bool:
+        """See `Waiter`."""
         return False
 
 
@@ -301,7 +313,7 @@ def blocked_here(run: Waiter | None) -> list[Waiter]:
             "'await' there, or wait in a thread: asyncio.to_thread(...)"
         )
     here: list[Waiter] = [] if run is None else [run]
-    return here if loop is None else [*here, _StandingLoop(loop)]
+    return here if loop is None else [*here, LoopThread(loop)]
 
 
 def _who_waits() -> set[Waiter]:
@@ -359,7 +371,7 @@ def _ends(run: Waiter, stuck: set[Waiter]) -> bool:
 
 def _loop_is_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
     loop = run.inbox.loop
-    return loop is not None and _StandingLoop(loop) in stuck
+    return loop is not None and LoopThread(loop) in stuck
 
 
 def _lane_is_stuck(run: Waiter, stuck: set[Waiter]) -> bool:
@@ -380,7 +392,7 @@ def _reason(run: Waiter, target: Target, stuck: set[Waiter]) -> str:
         return f"{would} {target.remedy}"
     awaited = _run_of(target)
     what = awaited.label
-    if _loop_is_stuck(awaited, stuck) or isinstance(run, _StandingLoop):
+    if _loop_is_stuck(awaited, stuck) or isinstance(run, LoopThread):
         return (
             f"{would} for {what}, which cannot end while result() or exception() blocks the thread "
             "of an event loop; use 'await' there instead"

@@ -19,7 +19,7 @@ from functools import partial
 
 from rxlanggraph.bridge import exits
 from rxlanggraph.bridge.admission import AdmissionLimiter, next_reservation
-from rxlanggraph.bridge.deadlocks import dedicated_to
+from rxlanggraph.bridge.deadlocks import LoopThread, dedicated_to
 from rxlanggraph.bridge.dispatcher import Dispatcher
 from rxlanggraph.bridge.graph_loops import GraphLoops
 from rxlanggraph.bridge.graphs.configs import context_of_its_own
@@ -183,9 +183,13 @@ class Engine:
         bounded, may_wait = self.admission.bounded, self.admission.overflow == "block"
         if not bounded or not may_wait or run.message.status != "ok":
             return self.send(run)
+        # Until this goes on, which it does not while other code blocks the loop.
+        loop = LoopThread(asyncio.get_running_loop())
+        run.withheld_by = lambda _: (loop,)
         try:
             if not await self.admission.acquire_async(run):
                 return self._turn_down(run)
+            run.withheld_by = None
             self.hand_over(run)
         except BaseException as error:
             self._take_back(run, error)

@@ -20,7 +20,7 @@ from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
+from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, end_wait, waiting
 from rxlanggraph.bridge.observers import Observed
 from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
 from rxlanggraph.bridge.task_waits import RunWait
@@ -162,8 +162,8 @@ class Run(SharedLockFuture[StreamMessage]):
     at_breakpoint = False
     # Whether a result of the same bridge led to it. Written before its hand-over.
     downstream = False
-    # For a run that is not handed over yet: tells which runs have to end before. Any thread.
-    withheld_by: Callable[[Run], Iterable[Run]] | None = None
+    # For a run that is not handed over yet: tells what has to end, or go on, before. Any thread.
+    withheld_by: Callable[[Run], Iterable[Waiter]] | None = None
     # Whether a run made in its context was cancelled. Any thread; never reset.
     child_cancelled = False
     # The limit that it has exceeded. Until the hand-over its submitter's, which may have waited too
@@ -346,8 +346,8 @@ class Run(SharedLockFuture[StreamMessage]):
         """The thread_id that the run works on, if any. Any thread; never blocks."""
         return self.message.thread_id
 
-    def ahead(self) -> Iterable[Run]:
-        """The runs that have to end before this one is handed over. Any thread; never blocks."""
+    def ahead(self) -> Iterable[Waiter]:
+        """What has to end, or go on, before this one is handed over. Any thread; never blocks."""
         withheld_by = self.withheld_by
         return () if withheld_by is None else withheld_by(self)
 

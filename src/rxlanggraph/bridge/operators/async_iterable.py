@@ -71,7 +71,7 @@ class _Buffer(abc.ObserverBase[_T]):
         self.source = SingleAssignmentDisposable()
         # The thread that subscribes, as long as it does. Written by that thread.
         self.subscribing: int | None = None
-        # The loop of the latest wait. One reference, replaced whole, on that loop.
+        # The loop of the latest read. One reference, replaced whole, on that loop.
         self.loop = asyncio.get_running_loop()
         # An RLock by invariant 5. Guards the rest.
         self._lock = fork_safe_rlock()
@@ -201,7 +201,6 @@ class _Buffer(abc.ObserverBase[_T]):
         waiter = Waiter()
         waiter.prepare()
         with self._lock:
-            self.loop = waiter.loop
             if self._items or self._ended:
                 return
             self._waiters.append(waiter)
@@ -236,7 +235,9 @@ class ObservableIterator(AsyncClosingContext, AsyncIterator[_T], Generic[_T]):
         self._buffer: _Buffer[_T] = _Buffer(max_buffered, overflow, current_run())
         buffer = self._buffer
         bound = max_buffered if overflow in ("block", "error") else None
-        self._listener = StreamListener(throughout=False, unread=buffer.unread, bound=bound)
+        self._listener = StreamListener(
+            throughout=False, unread=buffer.unread, bound=bound, loop=lambda: buffer.loop
+        )
         buffer.subscribing = threading.get_ident()
         try:
             with self._listener.subscribing():
@@ -263,6 +264,7 @@ class ObservableIterator(AsyncClosingContext, AsyncIterator[_T], Generic[_T]):
             DeadlockError: It would wait forever: see `rxlanggraph.operators.to_async_iterable`.
             BaseException: That of the stream's ``on_error``, after the items before it.
         """
+        self._buffer.loop = asyncio.get_running_loop()
         while (found := self._buffer.take()) is None:
             with self._listener.waiting():
                 await self._buffer.wait()

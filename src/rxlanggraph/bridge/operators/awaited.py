@@ -23,6 +23,7 @@ from reactivex import abc
 
 from rxlanggraph.bridge.admission import Reservation
 from rxlanggraph.bridge.deadlocks import (
+    LoopThread,
     Waiter,
     begin_wait,
     blocked_here,
@@ -50,6 +51,7 @@ class StreamListener:
             in blocks of `waiting`.
         unread: Returns how many items it has and has not read. Takes no lock but its own.
         bound: How many of those there may be, if more are to be withheld.
+        loop: Returns the loop on which it reads them.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class StreamListener:
         throughout: bool,
         unread: Callable[[], int] = int,
         bound: int | None = None,
+        loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         self.run = current_run()
+        self._loop = loop
         self.throughout = throughout
         self.unread = unread
         self.bound = bound
@@ -67,6 +71,13 @@ class StreamListener:
         self.go_on: list[Callable[[], object]] = []
         # Written while it subscribes, in that thread; read by the same run.
         self.streams: list[AwaitedStream] = []
+
+    @property
+    def reader(self) -> Waiter | None:
+        """What has to go on for it to read: its run, or its loop. Any thread; never blocks."""
+        if self.run is not None or self._loop is None:
+            return self.run
+        return LoopThread(self._loop())
 
     def has_room(self, due: int) -> bool:
         """Whether one more may come after ``due`` that will. Any thread; never blocks."""

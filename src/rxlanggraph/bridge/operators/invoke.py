@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
-from rxlanggraph.bridge.deadlocks import Waiter
+from rxlanggraph.bridge.deadlocks import Waiter, review
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.awaited import (
     AwaitedStream,
@@ -126,7 +126,7 @@ class _Shared(NamedTuple):
     """
 
     callbacks: tuple[Callable[[Run], object], ...]
-    withheld_by: Callable[[Run], Iterable[Run]]
+    withheld_by: Callable[[Run], Iterable[Waiter]]
 
 
 class Subscription:
@@ -370,6 +370,8 @@ class Subscription:
             self._hand_over(run)
             with self._lock:
                 run = self._next()
+        if self._reader is not None and self._waiting:
+            review()  # what is withheld has room, for which the reader's loop may be blocked
 
     def _next(self) -> Run | None:
         """The next run to be handed over; if there is none, the advance is over. Under the lock."""
@@ -390,8 +392,8 @@ class Subscription:
         due = len(self._indexes) - len(self._waiting) + len(self._early)
         return not reader.has_room(due + self._emitter.count_undelivered())
 
-    def _ahead_of(self, run: Run) -> list[Run]:
-        """The runs that have to end, or be read on in, before ``run`` is handed over."""
+    def _ahead_of(self, run: Run) -> Sequence[Waiter]:
+        """The runs that have to end, or read on, before ``run`` is handed over; or a loop."""
         reader, look_ahead = self._reader, self._look_ahead
         if reader is not None:
             return self._unread(reader)
@@ -399,13 +401,14 @@ class Subscription:
         with self._lock:
             return self._behind(self._indexes.get(run, self._arrived) - look_ahead)
 
-    def _unread(self, reader: StreamListener) -> list[Run]:
+    def _unread(self, reader: StreamListener) -> list[Waiter]:
         with self._lock:
             if not self._waiting or not self._is_withheld(self._waiting[0]):
                 return []  # it is about to be
-            runs = self._behind(self._arrived)
-        reads_on = reader.run is not None and reader.unread() > 0
-        return [*runs, reader.run] if reads_on else runs  # type: ignore[list-item]
+            runs: list[Waiter] = [*self._behind(self._arrived)]
+        if reader.unread() > 0 and (reading := reader.reader) is not None:
+            runs.append(reading)
+        return runs
 
     def _behind(self, last: int) -> list[Run]:
         """The runs up to the index ``last`` that were handed over and have not ended."""

@@ -197,6 +197,7 @@ class _AsyncPull(_Pull):
     _task: asyncio.Task[Any] | None = None
 
     def _begin(self) -> None:
+        self.reservation.loop = self._loop
         pulling = self._pull()
         try:
             asyncio.run_coroutine_threadsafe(pulling, self._loop)
