@@ -97,9 +97,9 @@ class RegistryStatistics:
     """Counters of one registry, read in one critical section.
 
     Attributes:
-        submitted: Tasks ever admitted, or ended instead: dropped, or out of time while they waited
-            for room. Always the sum of the next four, unless unfinished tasks were discarded by
-            hand: those are counted only here.
+        submitted: Tasks ever admitted, or ended instead: dropped, out of time while they waited for
+            room, or with a message that cannot be used. Always the sum of the next four, unless
+            unfinished tasks were discarded by hand: those are counted only here.
         succeeded: Tasks that left with a result.
         failed: Tasks that left with an exception, and those that were dropped.
         cancelled: Tasks that left cancelled.

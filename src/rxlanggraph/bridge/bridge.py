@@ -643,7 +643,8 @@ class RxPyLangGraphBridge:
             retry: As in `create_future_task`.
             errors: How a run that did not succeed affects the stream. ``"raise"`` ends it with the
                 exception, as Rx does; ``"emit"`` emits the result, with its ``status`` and
-                ``error``; ``"skip"`` logs it.
+                ``error``; ``"skip"`` logs it. A message that cannot run, because a function of the
+                message raises, or returns what cannot be used, counts as a run that failed.
             config: As in `create_future_task`.
             context: As in `create_future_task`.
             durability: As in `create_future_task`.
