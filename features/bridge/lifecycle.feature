@@ -115,6 +115,34 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     When a stream of 1 message goes to an async function
     Then the stream fails with BridgeClosedError
 
+  Scenario Outline: <call> is refused, and neither cancels nor closes anything
+    Given an open bridge on its own loop
+    When a message goes to a waiting graph
+    And the code under test calls "bridge.<call>"
+    Then InvalidArgumentError is raised, which says "must be a number of seconds, or None for no limit"
+    And the bridge answers the next message
+    When the gate opens
+    Then every future has a result
+
+    Examples:
+      | call                        |
+      | cleanup_tasks('soon')       |
+      | cleanup_tasks(nan)          |
+      | close('soon')               |
+      | close(nan)                  |
+      | close(0, cancel_timeout='') |
+
+  Scenario Outline: <call> has no limit
+    Given an open bridge on its own loop
+    When a message goes to a waiting graph
+    And bridge.<call> is called, which reports how it ended
+    Then every run has ended, and 1 was cancelled
+
+    Examples:
+      | call                              |
+      | cleanup_tasks(infinity)           |
+      | close(0, cancel_timeout=infinity) |
+
   Scenario: A closed bridge gives an adopted loop back as it was, and running
     Given an open bridge on an adopted loop whose default executor is named "before"
     When a message goes to a graph with a sync node

@@ -66,6 +66,31 @@ Feature: An exception of user code, of whatever class, affects only the code tha
       | A CancelledError    | a CancelledError    |
       | A SystemExit        | a SystemExit        |
 
+  Scenario Outline: A message for which the function <argument> raises fails alone, with errors="emit"
+    Given an open bridge on its own loop
+    When the function passed as <argument> raises a ValueError for the third of five messages, with errors="emit" and ordered=<ordered>
+    Then all five have a result, in their order if ordered: the third has the status error and that ValueError
+    And of the bridge's runs 4 have succeeded, and 1 has failed
+
+    Examples:
+      | argument  | ordered |
+      | thread_id | True    |
+      | config    | True    |
+      | context   | True    |
+      | timeout   | True    |
+      | thread_id | False   |
+
+  Scenario Outline: A message whose <argument> cannot be used is left out, with errors="skip"
+    Given an open bridge on its own loop
+    When the function passed as <argument> returns <nonsense> for the third of five messages, with errors="skip"
+    Then the other four have a result, and the stream completes
+
+    Examples:
+      | argument  | nonsense       |
+      | thread_id | a number       |
+      | config    | another thread |
+      | timeout   | a number       |
+
   Scenario Outline: Whatever <exception> one callback raises, the others are called, and it is logged
     Given an open bridge on its own loop
     When the first of three done-callbacks raises <exception>

@@ -77,10 +77,42 @@ Feature: What each method of TaskRegistry promises
     Then both are told that it is idle
     And waiting for it when it is idle returns at once
 
-  Scenario: Waiting without a timeout has none
+  Scenario Outline: Waiting <how> has no timeout
     Given a TaskRegistry with the pending tasks "a"
-    When a thread waits for it without a timeout
+    When a thread waits for it <how>
     Then it would have waited forever
+
+    Examples:
+      | how                          |
+      | without a timeout            |
+      | for infinity                 |
+      | for more than a lock accepts |
+
+  Scenario: A negative timeout is over at once
+    Given a TaskRegistry with the pending tasks "a"
+    Then waiting -1 and -0.01 seconds for it says that it is not idle, awaiting too
+
+  Scenario Outline: A timeout of <timeout> is refused, also by an idle registry
+    Given a TaskRegistry
+    Then waiting for it with a timeout of <timeout> raises InvalidArgumentError, awaiting too
+
+    Examples:
+      | timeout |
+      | nan     |
+      | True    |
+      | 'soon'  |
+
+  Scenario Outline: Discarding <what> has no effect
+    Given a TaskRegistry with the pending tasks "a"
+    When <what> is discarded
+    Then the registry holds 1 task
+    And 1 tasks came: 0 succeeded, 0 failed, 0 cancelled
+
+    Examples:
+      | what              |
+      | None              |
+      | a string          |
+      | an unknown future |
 
   Scenario: A wait that is given up leaves no waiter behind
     Given a TaskRegistry with the pending tasks "a"

@@ -22,30 +22,16 @@ A map of the layers; each imports only from those above it.
     testing              helpers for tests of your own pipelines
 """
 
+from rxlanggraph import errors
 from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
 from rxlanggraph.bridge.shutdown import CleanupReport, StuckRun
 from rxlanggraph.bridge.time_limits import TimeLimits
-from rxlanggraph.errors import (
-    BlockingCallError,
-    BridgeClosedError,
-    LoopUnavailableError,
-    RegistryClosedError,
-    RunCancelledError,
-    RunTimeoutError,
-    RxLangGraphError,
-)
+from rxlanggraph.errors import *  # noqa: F403
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import TaskInfo, TaskRegistry
 
 __all__ = [
-    "BlockingCallError",
-    "BridgeClosedError",
     "CleanupReport",
-    "LoopUnavailableError",
-    "RegistryClosedError",
-    "RunCancelledError",
-    "RunTimeoutError",
-    "RxLangGraphError",
     "RxPyLangGraphBridge",
     "StreamMessage",
     "StuckRun",
@@ -53,3 +39,4 @@ __all__ = [
     "TaskRegistry",
     "TimeLimits",
 ]
+__all__ += errors.__all__

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
-from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
+from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock, wait_limit
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import contain
@@ -97,9 +97,9 @@ class RegistryStatistics:
     """Counters of one registry, read in one critical section.
 
     Attributes:
-        submitted: Tasks ever admitted, or ended instead: dropped, or out of time while they waited
-            for room. Always the sum of the next four, unless unfinished tasks were discarded by
-            hand: those are counted only here.
+        submitted: Tasks ever admitted, or ended instead: dropped, out of time while they waited for
+            room, or with a message that cannot be used. Always the sum of the next four, unless
+            unfinished tasks were discarded by hand: those are counted only here.
         succeeded: Tasks that left with a result.
         failed: Tasks that left with an exception, and those that were dropped.
         cancelled: Tasks that left cancelled.
@@ -250,8 +250,11 @@ class TaskRegistry:
     def discard(self, task: Trackable) -> None:
         """Stop tracking ``task``, if it is tracked. A done task is counted by its outcome.
 
-        Any thread; never blocks; neither cancels nor awaits the task.
+        Any thread; never blocks; neither cancels nor awaits the task. Anything else that is not
+        tracked has no effect.
         """
+        if task not in self:
+            return
         self._leave(task, _outcome_of(task) if task.done() else None)
 
     def _leave(
@@ -438,14 +441,16 @@ class TaskRegistry:
             True when nothing is in flight, False on timeout.
 
         Raises:
+            InvalidArgumentError: ``timeout`` is not a number.
             BlockingCallError: Called on a loop that a tracked task needs; nothing was waited for.
             DeadlockError: Called in a run that is tracked; nothing was waited for.
         """
+        timeout = wait_limit("timeout", timeout)
         gate = self._clock.gate()
         if not self._wait_begins(gate.release):
             return True
         try:
-            if timeout is not None and timeout <= 0:
+            if timeout == 0:
                 return False
             _check_may_wait(self._tasks)
             self._check_outside("wait_idle()")
@@ -481,8 +486,10 @@ class TaskRegistry:
             True when nothing is in flight, False on timeout.
 
         Raises:
+            InvalidArgumentError: ``timeout`` is not a number.
             DeadlockError: Awaited in a run that is tracked.
         """
+        timeout = wait_limit("timeout", timeout)
         self._check_outside("wait_idle_async()")
         return await self._until_idle(timeout)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import CancelledError
@@ -13,7 +14,7 @@ from behave.runner import Context
 from rxlanggraph import LoopUnavailableError, RxPyLangGraphBridge
 from support.bridge.bridges import make_bridge, send
 from support.concurrency.raising import error_of
-from support.concurrency.tasks import end_tasks_and_close
+from support.concurrency.tasks import end_tasks_and_close, in_thread
 from support.concurrency.waiting import LIMIT, in_threads, thread
 
 
@@ -204,6 +205,13 @@ def step_the_bridge_is_closed_with_seconds_s_to_drain(context: Context, seconds:
 @when("the bridge is closed without draining")
 def step_the_bridge_is_closed_without_draining(context: Context) -> None:
     context.report = context.bridge.close(0)
+
+
+@when("bridge.{call} is called, which reports how it ended")
+def step_bridge_call_is_called_which_reports_how_it_ended(context: Context, call: str) -> None:
+    context.work.began.wait_for(1)
+    names = {"bridge": context.bridge, "infinity": math.inf}
+    context.report = in_thread(lambda: eval(f"bridge.{call}", names))
 
 
 @then("every run has ended, and {count:d} was cancelled")

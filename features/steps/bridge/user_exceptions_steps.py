@@ -4,6 +4,7 @@ import asyncio
 import functools
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -94,6 +95,79 @@ def step_a_thread_id_function_raises(context: Context, exception: str) -> None:
 @then("run() of that stream raises {exception}")
 def step_run_of_that_stream_raises(context: Context, exception: str) -> None:
     assert type(context.end) is EXCEPTIONS[exception], repr(context.end)
+
+
+def for_the_third(fails: Callable[[], Any]) -> Callable[[StreamMessage], Any]:
+    """A function of the message that returns None, except for the third message."""
+    return lambda message: fails() if message.content == 2 else None
+
+
+async def with_context(content: int, context: object = None) -> int:
+    await asyncio.sleep(0)
+    return content
+
+
+def results_of_five(bridge: RxPyLangGraphBridge, **options: Any) -> list[StreamMessage]:
+    messages = reactivex.from_iterable([StreamMessage(n, thread_id="own") for n in range(5)])
+    operator = bridge.invoke(with_context, **options)
+    results: list[StreamMessage] = in_thread(messages.pipe(operator, ops.to_list()).run)
+    return results
+
+
+@when(
+    "the function passed as {argument} raises a ValueError for the third of five messages, with "
+    'errors="emit" and ordered={ordered}'
+)
+def step_the_function_passed_as_raises_a_valueerror_for_the_third(
+    context: Context, argument: str, ordered: str
+) -> None:
+    function = for_the_third(functools.partial(raise_, ValueError))
+    context.ordered = ordered == "True"
+    context.results = results_of_five(
+        context.bridge, **{argument: function}, errors="emit", ordered=context.ordered
+    )
+
+
+@then(
+    "all five have a result, in their order if ordered: the third has the status error and that "
+    "ValueError"
+)
+def step_all_five_have_a_result_in_their_order_if_ordered(context: Context) -> None:
+    sources = [result.source.content for result in context.results]
+    assert (sources if context.ordered else sorted(sources)) == [0, 1, 2, 3, 4], sources
+    statuses = {result.source.content: result.status for result in context.results}
+    assert statuses == {0: "ok", 1: "ok", 2: "error", 3: "ok", 4: "ok"}, statuses
+    (failed,) = (result for result in context.results if result.status == "error")
+    assert type(failed.error) is ValueError, failed.error
+
+
+@then("of the bridge's runs 4 have succeeded, and 1 has failed")
+def step_of_the_bridges_runs_4_have_succeeded_and_1_has_failed(context: Context) -> None:
+    counted = context.bridge.registry.statistics()
+    assert (counted.submitted, counted.succeeded, counted.failed) == (5, 4, 1), counted
+
+
+NONSENSE: dict[tuple[str, str], Any] = {
+    ("thread_id", "a number"): 7,
+    ("config", "another thread"): {"configurable": {"thread_id": "another"}},
+    ("timeout", "a number"): -1.0,
+}
+
+
+@when(
+    "the function passed as {argument} returns {nonsense} for the third of five messages, with "
+    'errors="skip"'
+)
+def step_the_function_passed_as_returns_for_the_third_of_five(
+    context: Context, argument: str, nonsense: str
+) -> None:
+    function = for_the_third(lambda: NONSENSE[argument, nonsense])
+    context.results = results_of_five(context.bridge, **{argument: function}, errors="skip")
+
+
+@then("the other four have a result, and the stream completes")
+def step_the_other_four_have_a_result_and_the_stream_completes(context: Context) -> None:
+    assert sorted(result.content for result in context.results) == [0, 1, 3, 4], context.results
 
 
 @when("the first of three done-callbacks raises {exception}")

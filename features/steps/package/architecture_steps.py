@@ -164,10 +164,9 @@ def members(owner: str, cls: type) -> Iterator[tuple[str, Any]]:
             yield f"{owner}.{name}", member
 
 
-@then("the package's __all__ is exactly")
-def step_the_packages_all_is_exactly(context: Context) -> None:
-    assert rxlanggraph.__all__ == context.text.split(), rxlanggraph.__all__
-    assert len(rxlanggraph.__all__) < 15
+@then("the package's __all__ is exactly these names, and the errors")
+def step_the_packages_all_is_exactly_these_names_and_the_errors(context: Context) -> None:
+    assert rxlanggraph.__all__ == [*context.text.split(), *errors.__all__], rxlanggraph.__all__
 
 
 PUBLIC = {

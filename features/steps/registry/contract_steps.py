@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -117,6 +118,18 @@ def step_a_is_added_again(context: Context) -> None:
 @then("the registry holds 1 task")
 def step_the_registry_holds_1_task(context: Context) -> None:
     assert len(context.registry) == 1
+
+
+STRANGERS: dict[str, Callable[[], Any]] = {
+    "None": lambda: None,
+    "a string": lambda: "a",
+    "an unknown future": Future,
+}
+
+
+@when("{what} is discarded")
+def step_what_is_discarded(context: Context, what: str) -> None:
+    context.registry.discard(STRANGERS[what]())
 
 
 @when('"a" is discarded, twice, and later succeeds')

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -11,13 +12,15 @@ from behave.runner import Context
 
 from rxlanggraph.bridge.run_registry import RunRegistry
 from support.concurrency.patching import patch
-from support.concurrency.raising import error_of
+from support.concurrency.raising import check_error, error_of
 from support.concurrency.tasks import PATIENCE, end, forever, run, start
 
 
-@then("waiting 0 and 0.01 seconds for it says that it is not idle, awaiting too")
-def step_waiting_0_and_0_01_seconds_for_it_says_that_it_is_not_idle(context: Context) -> None:
-    for timeout in (0, 0.01):
+@then("waiting {one:g} and {two:g} seconds for it says that it is not idle, awaiting too")
+def step_waiting_and_seconds_for_it_says_that_it_is_not_idle(
+    context: Context, one: float, two: float
+) -> None:
+    for timeout in (one, two):
         assert context.registry.wait_idle(timeout) is False
         assert run(context.registry.wait_idle_async(timeout)) is False
     assert not context.registry._idle_waiters
@@ -37,11 +40,31 @@ class TimedLock:
         pass
 
 
-@when("a thread waits for it without a timeout")
-def step_a_thread_waits_for_it_without_a_timeout(context: Context) -> None:
+ENDLESS = {
+    "without a timeout": None,
+    "for infinity": math.inf,
+    "for more than a lock accepts": 2 * threading.TIMEOUT_MAX,
+}
+
+
+@when("a thread waits for it {how}")
+def step_a_thread_waits_for_it(context: Context, how: str) -> None:
     context.lock = TimedLock()
     patch(context, context.registry, "_clock", SimpleNamespace(gate=lambda: context.lock))
-    assert context.registry.wait_idle()
+    assert context.registry.wait_idle(ENDLESS[how])
+
+
+@then("waiting for it with a timeout of {timeout} raises InvalidArgumentError, awaiting too")
+def step_waiting_for_it_with_a_timeout_of_raises_invalidargumenterror(
+    context: Context, timeout: str
+) -> None:
+    value = {"nan": math.nan, "True": True, "'soon'": "soon"}[timeout]
+    words = f"timeout must be a number of seconds, or None for no limit, not {timeout}"
+    for wait in (
+        lambda: context.registry.wait_idle(value),
+        lambda: run(context.registry.wait_idle_async(value)),
+    ):
+        check_error(error_of(wait), "InvalidArgumentError", words)
 
 
 @then("it would have waited forever")

@@ -68,6 +68,7 @@ from rxlanggraph.bridge.shutdown import (
 from rxlanggraph.bridge.time_limits import TimeLimits, Timeout, check_deadline, check_limits
 from rxlanggraph.bridge.watched import WatchedBridge
 from rxlanggraph.concurrency import interpreter
+from rxlanggraph.concurrency.clock import wait_limit
 from rxlanggraph.errors import (
     BlockingCallError,
     InvalidArgumentError,
@@ -644,7 +645,8 @@ class RxPyLangGraphBridge:
             retry: As in `create_future_task`.
             errors: How a run that did not succeed affects the stream. ``"raise"`` ends it with the
                 exception, as Rx does; ``"emit"`` emits the result, with its ``status`` and
-                ``error``; ``"skip"`` logs it.
+                ``error``; ``"skip"`` logs it. A message that cannot run, because a function of the
+                message raises, or returns what cannot be used, counts as a run that failed.
             config: As in `create_future_task`.
             context: As in `create_future_task`.
             durability: As in `create_future_task`.
@@ -1125,13 +1127,16 @@ class RxPyLangGraphBridge:
             timeout: Seconds to wait; None for no limit, 0 does not wait.
 
         Raises:
+            InvalidArgumentError: ``timeout`` is not a number; nothing was cancelled.
             BlockingCallError: Called on the loop's own thread; nothing was cancelled.
             DeadlockError: Called in a run of the bridge; nothing was cancelled.
         """
+        timeout = wait_limit("timeout", timeout)
         self._refuse_own_loop(
             "cleanup_tasks", "use 'await bridge.cleanup_tasks_async()' there", timeout
         )
-        return run_steps(cleanup_steps(self._engine, timeout), self._engine.registry)
+        steps = cleanup_steps(self._engine, timeout)
+        return run_steps(steps, self._engine.registry)
 
     async def cleanup_tasks_async(self, timeout: float | None = 5.0) -> CleanupReport:
         """Async form of `cleanup_tasks`. Any loop.
@@ -1141,8 +1146,12 @@ class RxPyLangGraphBridge:
 
         Args:
             timeout: Seconds to wait; None for no limit.
+
+        Raises:
+            InvalidArgumentError: ``timeout`` is not a number; nothing was cancelled.
         """
-        return await run_steps_async(cleanup_steps(self._engine, timeout), self._engine.registry)
+        steps = cleanup_steps(self._engine, wait_limit("timeout", timeout))
+        return await run_steps_async(steps, self._engine.registry)
 
     def close(
         self,
@@ -1175,13 +1184,16 @@ class RxPyLangGraphBridge:
             checkpoint that it names.
 
         Raises:
-            InvalidArgumentError: ``drain_after`` is negative, or not a number.
+            InvalidArgumentError: ``drain_after`` is negative, or one of the three is not a number;
+                nothing was closed.
             BlockingCallError: Called on the loop's own thread with something to wait for; nothing
                 was closed. With both timeouts 0 it may be called from anywhere.
             DeadlockError: Called in a run of the bridge; nothing was closed.
         """
         if drain_after is not None:
             check_seconds("drain_after", drain_after)
+        timeout = wait_limit("timeout", timeout)
+        cancel_timeout = wait_limit("cancel_timeout", cancel_timeout)
         waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
         self._refuse_own_loop(
             "close",
@@ -1228,6 +1240,8 @@ class RxPyLangGraphBridge:
         """
         if drain_after is not None:
             check_seconds("drain_after", drain_after)
+        timeout = wait_limit("timeout", timeout)
+        cancel_timeout = wait_limit("cancel_timeout", cancel_timeout)
         engine = self._engine
         if engine.on_own_loop() and engine.host.owned:
             raise BlockingCallError(

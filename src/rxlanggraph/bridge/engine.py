@@ -307,6 +307,12 @@ class Engine:
         self.registry.count_unadmitted("dropped")
         self._reject_with(run, run.unanswered("rejected", self.admission.rejection()))
 
+    def fail(self, run: Run, error: Exception) -> None:
+        """Resolve ``run``, whose message cannot be used. Any thread; calls its callbacks."""
+        self._let_go(run)
+        self.registry.count_unadmitted("failed")
+        self._reject_with(run, run.unanswered("error", error))
+
     def _reject_with(self, run: Run, result: StreamMessage) -> None:
         try:
             run.reject(result)

@@ -199,7 +199,8 @@ class RunRegistry(TaskRegistry):
         """Count a run that has a result, and was not admitted. Any thread; never blocks.
 
         Args:
-            outcome: ``"dropped"``, or ``"failed"`` if its time was over while it waited for room.
+            outcome: ``"dropped"``, or ``"failed"`` if its time was over while it waited for room,
+                or its message could not be used.
         """
         with self._lock:
             self._ended[outcome] += 1

@@ -81,10 +81,10 @@ def open_state(
     cancelled while opening, it closes what it has opened.
 
     Args:
-        url: The address. ``memory:`` (for this block alone) or ``memory:NAME`` (for this process);
-            ``sqlite:///FILE``; ``postgresql://...``; ``redis://...``, ``rediss://...`` (TLS),
-            ``valkey://...``, ``valkeys://...``, ``redis+sentinel://HOST:PORT,.../NAME`` or
-            ``unix://SOCKET``.
+        url: The address. ``memory:`` (for this block alone) or ``memory:NAME`` (for this process,
+            as long as any state has it open); ``sqlite:///FILE``; ``postgresql://...``;
+            ``redis://...``, ``rediss://...`` (TLS), ``valkey://...``, ``valkeys://...``,
+            ``redis+sentinel://HOST:PORT,.../NAME`` or ``unix://SOCKET``.
         namespace: Separates programs that share a server: up to 64 letters, digits and ``._:-``.
         max_attempts: How often a task may be claimed before it is dead; the default of
             ``add_tasks``.

@@ -220,23 +220,27 @@ class Subscription:
     def _on_next(self, shared: _Shared, item: Any) -> None:
         run = None
         try:
-            run = self._new_run(item, shared)
-            if self._engine.admission.bounded and not self._enter(run):
-                return
-            if not self._take(run):
-                self._drop_late(run)
-            elif self._look_ahead is None and self._reader is None:
-                self._hand_over(run)
-            else:
-                self._advance()
-            if self._awaited is not None and len(self._indexes) == 1:
-                self._awaited.changed()
+            run, unusable = self._new_run(item, shared)
+            if unusable is not None:
+                self._end_unusable(run, unusable)
+            elif not self._engine.admission.bounded or self._enter(run):
+                self._begin(run)
         except BridgeClosedError as error:
             self._cut_off_source(run, error)
         except BaseException as error:
             self._fail(run, error)
             if error is self._raised or is_interrupt(error):
                 raise
+
+    def _begin(self, run: Run) -> None:
+        if not self._take(run):
+            self._drop_late(run)
+        elif self._look_ahead is None and self._reader is None:
+            self._hand_over(run)
+        else:
+            self._advance()
+        if self._awaited is not None and len(self._indexes) == 1:
+            self._awaited.changed()
 
     def _fail(self, run: Run | None, error: BaseException) -> None:
         if run is not None:
@@ -270,6 +274,13 @@ class Subscription:
                 self._drop_late(run)
         return has_room
 
+    def _end_unusable(self, run: Run, error: Exception) -> None:
+        """End ``run``, which needs no room, with ``error``. It keeps its place in the order."""
+        if self._take(run, to_start=False):
+            self._engine.fail(run, error)
+        else:
+            self._drop_late(run)
+
     def _drop_late(self, run: Run) -> None:
         self._engine.drop(run)
         self._flush()  # it may have been the last to be waited for
@@ -290,17 +301,32 @@ class Subscription:
                 self._engine.admission.expose(run)
             return True
 
-    def _new_run(self, item: Any, shared: _Shared) -> Run:
+    def _new_run(self, item: Any, shared: _Shared) -> tuple[Run, Exception | None]:
+        """Make the run on ``item``, and return it with what makes the item unusable, if anything.
+
+        What breaks without the second: one item for which a function raises ends a stream that is
+        to outlive its failures.
+        """
+        unusable = None
+        try:
+            message, options = self._bind(item)
+        except Exception as error:
+            if self._errors == "raise":
+                raise
+            message = item if isinstance(item, StreamMessage) else StreamMessage(item)
+            options, unusable = self._options, error
+        run = self._engine.new_run(message, options, self._owner, shared.callbacks)
+        if self._look_ahead is not None or self._reader is not None:
+            run.withheld_by = shared.withheld_by
+        return run, unusable
+
+    def _bind(self, item: Any) -> tuple[StreamMessage, RunOptions]:
         chosen = self._thread_id
         if callable(chosen):
             # An item that passes through has no content to choose a thread by.
             chosen = None if passes_through(item) else chosen(item)
             check_plain("thread_id", chosen)
-        message, options = self._options.bind(item, chosen)
-        run = self._engine.new_run(message, options, self._owner, shared.callbacks)
-        if self._look_ahead is not None or self._reader is not None:
-            run.withheld_by = shared.withheld_by
-        return run
+        return self._options.bind(item, chosen)
 
     def _on_error(self, error: BaseException) -> None:
         self._emitter.put_error(error)
