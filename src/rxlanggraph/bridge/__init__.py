@@ -26,6 +26,7 @@ A map; each imports only from those above it.
     run_threads          the worker threads of sync code
     loops                the loop: owned, or adopted
     graph_loops          further loops, on which graphs are called
+    remote               what accompanies the calls of a run to its worker process
     execution            a run from its first step to its end: attempts, limits of time
     engine               a run from its submission to its end, and the loop's end
     shutdown             cancelling, draining, and the report

@@ -455,11 +455,6 @@ def _complete(
 def _executor(
     made: MadeGraph, target: Target, options: JobOptions, *, executor: str, **placing: Any
 ) -> contextlib.AbstractContextManager[Executor | None]:
-    if executor != "local" and (options.models.limits or options.models.counts):
-        raise click.UsageError(
-            "--limit, --usage and --prices are for models that are called in this process; leave "
-            f"them out, or leave out --executor {executor}"
-        )
     return executor_for(executor, made.graph, target, options.config, **placing)
 
 

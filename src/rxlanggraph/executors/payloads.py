@@ -40,6 +40,7 @@ class RemoteCall(NamedTuple):
         arguments: The positional arguments.
         options: The keyword arguments.
         variables: The values of the context variables that are carried.
+        companions: The counterparts of what accompanies it.
     """
 
     path: tuple[str, ...]
@@ -47,6 +48,7 @@ class RemoteCall(NamedTuple):
     arguments: Sequence[Any]
     options: Mapping[str, Any]
     variables: Mapping[str, Any]
+    companions: Sequence[Any] = ()
 
 
 class RemoteTracebackError(Exception):
