@@ -112,7 +112,8 @@ Feature: What is common to executors, whatever starts their workers
       | number | error      | words                          |
       | 0      | KeyError   | no such key                    |
       | 1      | ValueError | the second one                 |
-      | 2      | RunError   | OwnError (which cannot be pickled): one and two |
+      | 2      | OwnError   | one and two, the second being two |
+      | 3      | RunError   | LookupError (which cannot be pickled): ('not to be sent', |
 
   Scenario: Workers that cannot be ended are logged, and the bridge is closed
     Given a bridge for the graph "plain" with 1 workers in this process
@@ -183,8 +184,6 @@ Feature: What is common to executors, whatever starts their workers
     Examples:
       | what                                           | error                | words                           |
       | an executor that is not one                    | InvalidTypeError     | executor must be a RayExecutor  |
-      | an executor and lanes                          | InvalidArgumentError | lanes= works only for graphs    |
-      | an executor and limits                         | InvalidArgumentError | limits= works only for graphs   |
 
   Scenario Outline: Refused where a graph is passed: <what>
     Given a bridge for the graph "plain" with 2 workers in this process

@@ -32,7 +32,8 @@ Feature: Graphs in worker processes, as actors of Ray
       | number | error      | words                    |
       | 0      | KeyError   | no such key              |
       | 1      | ValueError | the second one           |
-      | 2      | RunError   | OwnError (which cannot be pickled): one and two |
+      | 2      | OwnError   | one and two, the second being two |
+      | 3      | RunError   | LookupError (which cannot be pickled): ('not to be sent', |
 
   Scenario Outline: What cannot be sent fails its own run, by name: <what>
     Given a bridge for the graph "<graph>" with 1 workers of Ray
