@@ -151,3 +151,8 @@ Feature: Hooks, limits, usage and lanes of a bridge apply to graphs in worker pr
     Given a host of a sync function that waits
     When a call of it arrives, and is cancelled before its first step
     Then the call is cancelled, and the function was not called
+
+  Scenario: A graph that is loaded after its bridge was closed is left at once
+    Given a host of a graph whose factory waits
+    When its start is cancelled, and the factory goes on
+    Then the graph is left, and no task is

@@ -8,8 +8,9 @@ import pickle
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import wait
+from contextlib import asynccontextmanager
 from typing import Any
 
 from behave import given, then, when
@@ -21,6 +22,7 @@ from rxlanggraph.bridge import execution
 from rxlanggraph.bridge.remote.fence import FenceHere, FenceThere
 from rxlanggraph.bridge.remote.models import ModelsThere
 from rxlanggraph.executors import pool
+from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.payloads import RemoteCall, dump_call
 from rxlanggraph.hooks import Hooks, NodeEnded, RunEnded
 from rxlanggraph.limits import Limits, ModelLimit, Usage
@@ -443,6 +445,10 @@ def step_messages_to_one_thread_go_through_each(context: Context, count: int) ->
     assert {run.result(LIMIT).status for run in runs} == {"ok"}
 
 
+def rows(context: Context) -> Any:
+    return asyncio.run(rows_of(context.saver, "t"))
+
+
 def counted(context: Context) -> Any:
     return context.graph.get_state({"configurable": {"thread_id": "t"}}).values.get("count")
 
@@ -463,7 +469,9 @@ def step_kind_is_in_its_worker_and_its_lease_is_lost(context: Context, kind: str
     hold = "swallow" if "swallows" in kind else "wait"
     context.run = to_thread(context, first, hold)
     context.inside.wait()
-    context.rows = asyncio.run(rows_of(context.saver, "t"))
+    # What precedes the node is saved while it is at work: two checkpoints, and writes of the first.
+    wait_until(lambda: len(rows(context)[0].get("", ())) == 2 and bool(rows(context)[1]))
+    context.rows = rows(context)
     lease = context.run.lease
     if "nothing" in kind:  # the loop of the state, which would tell, is blocked
         blocked = Gate()
@@ -487,8 +495,7 @@ async def take_away(context: Context, held: Any) -> None:
 def step_its_error_is_a_lanelosterror(context: Context) -> None:
     result = context.run.result(LIMIT)
     wait_until(lambda: context.run.task is None)
-    rows = asyncio.run(rows_of(context.saver, "t"))
-    assert rows == context.rows, "something was saved"
+    assert rows(context) == context.rows, "something was saved"
     check_error(result.error, "LaneLostError", "the lease of the thread 't' is lost")
 
 
@@ -508,7 +515,7 @@ def step_a_message_to_one_thread_goes_through_5_nodes(context: Context) -> None:
 @then("its worker has asked once for how long the lease lasts")
 def step_its_worker_has_asked_once(context: Context) -> None:
     assert len(context.asked) == 1, context.asked
-    assert len(asyncio.run(rows_of(context.saver, "t"))[0]) >= 6
+    assert len(rows(context)[0][""]) >= 6
 
 
 # -- the host --------------------------------------------------------------------------------------
@@ -531,3 +538,39 @@ def step_a_call_of_it_arrives_and_is_cancelled_before_its_first_step(context: Co
         return [happened]
 
     context.events = asyncio.run(main())
+
+
+@given("a host of a graph whose factory waits")
+def step_a_host_of_a_graph_whose_factory_waits(context: Context) -> None:
+    context.entered, context.go_on, context.left = Gate(), Gate(), Gate()
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Any]:
+        context.entered.open()
+        await context.go_on.wait_async()
+        yield models.asking
+        context.left.open()
+
+    context.host = GraphHost(make, (), 4, pickle.dumps)
+
+
+@when("its start is cancelled, and the factory goes on")
+def step_its_start_is_cancelled_and_the_factory_goes_on(context: Context) -> None:
+    async def main() -> int:
+        start = asyncio.ensure_future(context.host.open())
+        await context.entered.wait_async()
+        start.cancel()
+        await asyncio.wait([start])
+        context.go_on.open()
+        await context.left.wait_async()
+        async with asyncio.timeout(LIMIT):
+            while len(asyncio.all_tasks()) > 1:
+                await asyncio.sleep(0)
+        return len(asyncio.all_tasks())
+
+    context.tasks = asyncio.run(main())
+
+
+@then("the graph is left, and no task is")
+def step_the_graph_is_left_and_no_task_is(context: Context) -> None:
+    assert context.left.is_open and context.tasks == 1

@@ -17,8 +17,6 @@ from rxlanggraph.cli.loading import find_target, graph_of_worker
 from rxlanggraph.executors import LocalExecutor, pool
 from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.payloads import RemoteCall, dump_call, load_error
-from rxlanggraph.limits import Limits, ModelLimit
-from rxlanggraph.state import open_state
 from support.concurrency.listening import listening
 from support.concurrency.patching import patch
 from support.concurrency.pauses import until
@@ -30,7 +28,6 @@ from support.executors.meeting import Meeting
 from support.executors.world import begin, open_bridge, send
 
 PLAIN = "support.executors.graphs:plain"
-LIMITS = Limits(ModelLimit(concurrency=1))
 
 
 # -- batches ---------------------------------------------------------------------------------------
@@ -428,23 +425,11 @@ def step_the_first_has_its_result_and_the_other_fails(
 
 # -- refusals --------------------------------------------------------------------------------------
 
-REFUSED = {
-    "an executor that is not one": lambda: {"executor": object()},
-    "an executor and lanes": lambda: {"executor": InProcessExecutor(PLAIN), "lanes": object()},
-    "an executor and limits": lambda: {"executor": InProcessExecutor(PLAIN), "limits": LIMITS},
-}
 
-
-@when("a bridge for other processes is made with {what}")
-def step_a_bridge_for_other_processes_is_made_with(context: Context, what: str) -> None:
-    async def main() -> BaseException | None:
-        async with open_state("memory:") as state:
-            options = REFUSED[what]()
-            if "lanes" in options:
-                options["lanes"] = state
-            return error_of(lambda: RxPyLangGraphBridge(**options))
-
-    context.error = asyncio.run(main())
+@when("a bridge for other processes is made with an executor that is not one")
+def step_a_bridge_for_other_processes_is_made_with_an_executor(context: Context) -> None:
+    executor: Any = object()
+    context.error = error_of(lambda: RxPyLangGraphBridge(executor=executor))
 
 
 @when("the bridge is passed {what}")

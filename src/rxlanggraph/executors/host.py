@@ -188,10 +188,12 @@ class GraphHost:
                 if not callable(getattr(graph, "ainvoke", graph)):
                     raise InvalidTypeError(f"{graph!r} cannot run messages")  # noqa: TRY301 - as others
             except BaseException as error:
-                made.set_exception(error)
+                if not made.done():
+                    made.set_exception(error)
                 return
-            made.set_result(graph)
-            await asyncio.Event().wait()
+            if not made.done():  # nothing has given up waiting for it
+                made.set_result(graph)
+                await asyncio.Event().wait()
 
     async def close(self) -> None:
         """Cancel all calls, and leave the context managers of the graph."""
