@@ -31,6 +31,7 @@ from rxlanggraph.state import open_state
 from support.bridge.bridges import LentLoop
 from support.bridge.savers import rows_of
 from support.concurrency.patching import patch
+from support.concurrency.pauses import until
 from support.concurrency.raising import check_error, error_of
 from support.concurrency.waiting import Gate
 from support.executors import models
@@ -563,9 +564,7 @@ def step_its_start_is_cancelled_and_the_factory_goes_on(context: Context) -> Non
         await asyncio.wait([start])
         context.go_on.open()
         await context.left.wait_async()
-        async with asyncio.timeout(LIMIT):
-            while len(asyncio.all_tasks()) > 1:
-                await asyncio.sleep(0)
+        await until(lambda: len(asyncio.all_tasks()) == 1)
         return len(asyncio.all_tasks())
 
     context.tasks = asyncio.run(main())

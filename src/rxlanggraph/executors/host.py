@@ -268,6 +268,7 @@ class GraphHost:
             each.leave()
         del self._calls[call.key]
         call.over = True
+        call.task, call.companions = None, ()  # they refer to the call
         call.outbox.put(call.key, kind, result)
 
     def _dump_result(self, result: Any) -> bytes:

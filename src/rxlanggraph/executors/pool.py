@@ -87,7 +87,8 @@ class _Call:
         if self.outcome is not None:
             return
         self.outcome = kind, value
-        for companion in self.companions:
+        companions, self.companions = self.companions, []  # they refer to this
+        for companion in companions:
             companion.end()
         if self.settled is not None and not self.settled.done():
             self.settled.set_result(None)

@@ -14,6 +14,7 @@ import math
 import pickle
 from collections.abc import Callable, Mapping
 from contextvars import Context
+from time import monotonic
 from time import time as seconds_since_epoch
 from typing import TYPE_CHECKING, Any
 
@@ -83,14 +84,14 @@ class ModelsHere:
             call = ModelCall(model, messages, parameters, metadata, self._message)
             gate = limits.gate_of(call)
             if gate is None:
-                self._tell((number, None))
+                self._let_go(number)
                 return
             wait = OnLoop() if waits else None
             ticket = ticket_for(
                 call, gate.limit, limits.count_tokens, self._clock, wait, inner=inner
             )
         except Exception as error:  # of the functions of the limits
-            self._tell((number, dump_error(error, pickle.dumps)))
+            self._refuse(number, error)
             return
         if wait is None:
             gate.enter_nowait(ticket)
@@ -104,12 +105,19 @@ class ModelsHere:
         try:
             await gate.enter_async(ticket, wait)
         except Exception as error:
-            self._tell((number, dump_error(error, pickle.dumps)))
+            self._refuse(number, error)
         else:
             self._open[number] = gate, ticket
-            self._tell((number, None))
+            self._let_go(number)
         finally:
             self._waiting.pop(number, None)
+
+    def _let_go(self, number: int) -> None:
+        assert self._rules.limits is not None
+        self._tell((number, self._rules.limits.time(), None))
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        self._tell((number, 0.0, dump_error(error, pickle.dumps)))
 
     def end(self) -> None:
         """Give everything back that the call has not: its worker may be lost."""
@@ -153,7 +161,9 @@ class ModelsThere:
 
     def hear(self, what: Any) -> None:
         """Let a call go, or fail it."""
-        number, error = what
+        number, now, error = what
+        if error is None:
+            self._asked.set_time(now)
         self._asked.answer(number, error and load_error(error))
 
     def cancel(self) -> None:
@@ -185,7 +195,6 @@ class _AskedLimits:
     """Limits that are kept in the driver. Any thread of the call."""
 
     count_tokens = None
-    time = staticmethod(seconds_since_epoch)
 
     def __init__(self, link: Link) -> None:
         self.link = link
@@ -193,6 +202,15 @@ class _AskedLimits:
         self.lock = fork_safe_rlock()
         self._numbers = 0
         self._gates: dict[int, _AskedGate] = {}  # those that wait for an answer
+        # How far the time of the driver's limits is ahead of that of this process. One reference,
+        # written on the loop; read by any thread.
+        self._ahead = seconds_since_epoch() - monotonic()
+
+    def time(self) -> float:
+        return monotonic() + self._ahead
+
+    def set_time(self, now: float) -> None:
+        self._ahead = now - monotonic()
 
     def gate_of(self, call: ModelCall) -> _AskedGate:
         with self.lock:
