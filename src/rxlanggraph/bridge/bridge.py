@@ -186,8 +186,8 @@ class RxPyLangGraphBridge:
             once for each callback that blocks the loop. None: the loop is watched only if hooks
             override ``on_blocked``; then it is half a second.
         executor: Where graphs are called: a `RayExecutor` has worker processes for that, and the
-            bridge is then for its one graph. All else stays here. ``lanes``, ``limits`` and
-            ``usage`` are for graphs in this process. None: on the loop.
+            bridge is then for its one graph. All else stays here, or applies there too. None: on
+            the loop.
         loops: 1: graphs are called on the bridge's own loop. More: on so many others, each in a
             thread, and the bridge's own does all else. For Python without the GIL; savers and
             stores must not belong to one loop.
