@@ -103,6 +103,12 @@ Feature: What is common to executors, whatever starts their workers
     When messages with the numbers 0 and 1 are sent
     Then the first has its result, and the other fails with RunError, which says "cannot be read here: not in this process"
 
+  Scenario: A chunk that cannot be read here fails its run, which ends in its worker
+    Given a bridge for the graph "talking_unreadably" with 1 workers in this process
+    When a run whose chunk cannot be read here is streamed
+    Then RunError is raised, which says "cannot be read here: not in this process"
+    And nothing of it is left in the worker
+
   Scenario Outline: An error in a worker arrives as what it was: <error>
     Given a bridge for the graph "failing" with 1 workers in this process
     When a message with the number <number> is sent

@@ -423,6 +423,23 @@ def step_the_first_has_its_result_and_the_other_fails(
     check_error(context.error, error, words)
 
 
+@when("a run whose chunk cannot be read here is streamed")
+def step_a_run_whose_chunk_cannot_be_read_here_is_streamed(context: Context) -> None:
+    async def read() -> list[Any]:
+        async with asyncio.timeout(LIMIT):
+            chunks = context.bridge.astream(context.graph, {"n": 1}, stream_mode="custom")
+            return [chunk async for chunk in chunks]
+
+    context.error = error_of(lambda: asyncio.run(read()))
+
+
+@then("nothing of it is left in the worker")
+def step_nothing_of_it_is_left_in_the_worker(context: Context) -> None:
+    assert context.bridge.registry.wait_idle(LIMIT)
+    (worker,) = context.executor.workers
+    assert not worker.host._calls
+
+
 # -- refusals --------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "returning",
     "sync_function",
     "talking",
+    "talking_unreadably",
     "tenant",
     "threads_in_postgres",
     "unreadable",
@@ -147,6 +148,15 @@ async def talk(state: State) -> State:
 
 
 talking = compiled(talk)
+
+
+async def talk_unreadably(state: State) -> State:
+    get_stream_writer()(Unreadable())
+    await asyncio.Event().wait()
+    return {}
+
+
+talking_unreadably = compiled(talk_unreadably)
 
 
 async def return_lock(state: State) -> State:

@@ -63,6 +63,7 @@ class _Call:
         "chunks",
         "companions",
         "data",
+        "failure",
         "key",
         "outcome",
         "seat",
@@ -76,6 +77,7 @@ class _Call:
         self.companions: list[Companion] = []
         self.seat: _Seat | None = None  # from then on
         self.cancelled = False
+        self.failure: RunError | None = None  # why it was told to end
         self.outcome: tuple[EventKind, Any] | None = None
         # Whatever waits for the outcome; it is replaced where the wait is cancelled.
         self.settled: asyncio.Future[None] | None = None
@@ -86,7 +88,7 @@ class _Call:
     def settle(self, kind: EventKind, value: Any) -> None:
         if self.outcome is not None:
             return
-        self.outcome = kind, value
+        self.outcome = (kind, value) if self.failure is None else ("error", self.failure)
         companions, self.companions = self.companions, []  # they refer to this
         for companion in companions:
             companion.end()
@@ -403,22 +405,25 @@ class WorkerPool:
             del seat.calls[key]
         try:
             value = _value_of(kind, data)
+            if kind == "told":
+                index, what = value
+                call.companions[index].hear(what)
         except Exception as error:
             failure = RunError(
                 f"what a worker process has sent cannot be read here: {error_text(error)}"
             )
             failure.__cause__ = error
-            seat.calls.pop(key, None)
-            call.settle("error", failure)
+            if kind in GOES_ON:  # it ends when the worker says so
+                call.failure = call.failure or failure
+                self._tell(call, "cancel", 0)
+            else:
+                call.settle("error", failure)
             return
         if kind == "chunk":
             call.chunks.append(value)
             assert call.woken is not None
             call.woken.set()
-        elif kind == "told":
-            index, what = value
-            call.companions[index].hear(what)
-        else:
+        elif kind != "told":
             call.settle(kind, value)
 
     # -- workers, on the loop --------------------------------------------------------------------
