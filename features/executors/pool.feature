@@ -214,6 +214,17 @@ Feature: What is common to executors, whatever starts their workers
     When the bridge is passed its graph
     Then InvalidArgumentError is raised, which says "use a checkpointer with a database, or workers=1"
 
+  Scenario: A thread that two workers have runs of is one thread, if its saver is a database
+    Given a bridge for a graph that counts in a file, with 2 workers in this process
+    When a run holds one worker, after a message to a thread there, and another message follows
+    Then the thread has counted both
+
+  @tdd_expected_fail
+  Scenario: With a saver in memory, which is not refused, each of two workers has a thread of its own
+    Given a bridge for a graph that counts in the memory of each of 2 workers in this process
+    When a run holds one worker, after a message to a thread there, and another message follows
+    Then the thread has counted both
+
   Scenario: A question of a graph with its threads in the memory of its worker can be answered
     Given a bridge for the graph "asking" with 1 workers in this process
     When the graph asks on a thread, new input follows, and then the answer

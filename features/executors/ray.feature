@@ -116,6 +116,11 @@ Feature: Graphs in worker processes, as actors of Ray
       | one variable as a text    | InvalidTypeError     | context_vars must be a list          |
       | an environment as a text  | InvalidTypeError     | runtime_env must be a mapping        |
 
+  @tdd_expected_fail
+  Scenario: A compiled graph that is pickled as it is, as Ray does, can be called elsewhere
+    When Ray's pickle takes a compiled graph as it is
+    Then it answers as before
+
   Scenario: What a factory raises in a worker is the error of the runs
     Given a bridge with 1 workers of Ray, for a factory that fails
     When a message is sent

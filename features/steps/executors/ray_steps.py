@@ -401,6 +401,22 @@ def step_nothing_of_is_among_its_causes(context: Context, error: str) -> None:
     assert error not in names, names
 
 
+# -- as it would be without this package ---------------------------------------------------------
+
+
+@when("Ray's pickle takes a compiled graph as it is")
+def step_rays_pickle_takes_a_compiled_graph_as_it_is(context: Context) -> None:
+    from ray import cloudpickle
+
+    graph = cloudpickle.loads(cloudpickle.dumps(graphs.plain))
+    context.error = error_of(lambda: asyncio.run(graph.ainvoke({"n": 1})))
+
+
+@then("it answers as before")
+def step_it_answers_as_before(context: Context) -> None:
+    assert context.error is None, repr(context.error)
+
+
 # -- forks -----------------------------------------------------------------------------------------
 
 
