@@ -119,7 +119,7 @@ Feature: Graphs in worker processes, as actors of Ray
   @tdd_expected_fail
   Scenario: A compiled graph that is pickled as it is, as Ray does, can be called elsewhere
     When Ray's pickle takes a compiled graph as it is
-    Then it answers as before
+    Then it can be called as before
 
   Scenario: What a factory raises in a worker is the error of the runs
     Given a bridge with 1 workers of Ray, for a factory that fails

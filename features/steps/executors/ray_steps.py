@@ -412,8 +412,8 @@ def step_rays_pickle_takes_a_compiled_graph_as_it_is(context: Context) -> None:
     context.error = error_of(lambda: asyncio.run(graph.ainvoke({"n": 1})))
 
 
-@then("it answers as before")
-def step_it_answers_as_before(context: Context) -> None:
+@then("it can be called as before")
+def step_it_can_be_called_as_before(context: Context) -> None:
     assert context.error is None, repr(context.error)
 
 
