@@ -370,7 +370,7 @@ def step_a_message_calls_the_model_which_is_refused(context: Context) -> None:
 
 
 @then("it has its result, and the limits have {refused:d} refusal, and {most:d} calls at once")
-def step_it_has_its_result_and_the_limits_have_a_refusal(
+def step_it_has_its_result_and_the_limits_have_refusal(
     context: Context, refused: int, most: int
 ) -> None:
     assert context.run.result(LIMIT).content["n"] == 3
@@ -405,7 +405,7 @@ def step_messages_with_the_numbers_0_and_1_call_the_model(context: Context) -> N
 
 
 @then("the first one has its result, and the other one has the KeyError of the key")
-def step_the_first_one_has_its_result_and_the_other_one_the_error(context: Context) -> None:
+def step_the_first_one_has_its_result_and_the_other_one_has(context: Context) -> None:
     first, second = (run.result(LIMIT) for run in context.runs)
     assert first.status == "ok", first
     check_error(second.error, "KeyError", "no key for it")
