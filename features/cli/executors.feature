@@ -62,6 +62,5 @@ Feature: rxlanggraph run calls its graph in worker processes, if it is asked to
       | graph       | options                                         | words                        |
       | graph       | --workers 2                                     | --workers needs --executor   |
       | graph       | --address auto                                  | --address needs --executor   |
-      | graph       | --executor ray --usage                          | leave out --executor ray     |
       | graph       | --executor ray --address ray://there:10001      | an address of Ray Client     |
       | remembering | --executor ray --workers 2 --thread-key n       | InMemorySaver                |

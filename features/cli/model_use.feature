@@ -85,6 +85,11 @@ Feature: The command observes the limits of models, and reports what they cost
       | of a file      |             |
       | of a journal   | --journal j |
 
+    @ray
+    Examples:
+      | where                            | options                                |
+      | of a journal, from workers of Ray | --journal j --executor ray --workers 2 |
+
   Scenario: Without prices there are tokens, and without --usage neither
     When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl --usage"
     Then the summary says "3 calls of models, 3,000 tokens in, 300 out; results" and "read 4"

@@ -103,6 +103,12 @@ Feature: What is common to executors, whatever starts their workers
     When messages with the numbers 0 and 1 are sent
     Then the first has its result, and the other fails with RunError, which says "cannot be read here: not in this process"
 
+  Scenario: A chunk that cannot be read here fails its run, which ends in its worker
+    Given a bridge for the graph "talking_unreadably" with 1 workers in this process
+    When a run whose chunk cannot be read here is streamed
+    Then RunError is raised, which says "cannot be read here: not in this process"
+    And nothing of it is left in the worker
+
   Scenario Outline: An error in a worker arrives as what it was: <error>
     Given a bridge for the graph "failing" with 1 workers in this process
     When a message with the number <number> is sent
@@ -112,7 +118,8 @@ Feature: What is common to executors, whatever starts their workers
       | number | error      | words                          |
       | 0      | KeyError   | no such key                    |
       | 1      | ValueError | the second one                 |
-      | 2      | RunError   | OwnError (which cannot be pickled): one and two |
+      | 2      | OwnError   | one and two, the second being two |
+      | 3      | RunError   | LookupError (which cannot be pickled): ('not to be sent', |
 
   Scenario: Workers that cannot be ended are logged, and the bridge is closed
     Given a bridge for the graph "plain" with 1 workers in this process
@@ -176,15 +183,9 @@ Feature: What is common to executors, whatever starts their workers
       | an async context manager   |
       | the name of a function     |
 
-  Scenario Outline: Refused where the bridge is made: <what>
-    When a bridge for other processes is made with <what>
-    Then <error> is raised, which says "<words>"
-
-    Examples:
-      | what                                           | error                | words                           |
-      | an executor that is not one                    | InvalidTypeError     | executor must be a RayExecutor  |
-      | an executor and lanes                          | InvalidArgumentError | lanes= works only for graphs    |
-      | an executor and limits                         | InvalidArgumentError | limits= works only for graphs   |
+  Scenario: What is not an executor is refused where the bridge is made
+    When a bridge for other processes is made with an executor that is not one
+    Then InvalidTypeError is raised, which says "executor must be a RayExecutor"
 
   Scenario Outline: Refused where a graph is passed: <what>
     Given a bridge for the graph "plain" with 2 workers in this process
@@ -212,6 +213,17 @@ Feature: What is common to executors, whatever starts their workers
     Given a bridge for the graph "asking" with 2 workers in this process
     When the bridge is passed its graph
     Then InvalidArgumentError is raised, which says "use a checkpointer with a database, or workers=1"
+
+  Scenario: A thread that two workers have runs of is one thread, if its saver is a database
+    Given a bridge for a graph that counts in a file, with 2 workers in this process
+    When a run holds one worker, after a message to a thread there, and another message follows
+    Then the thread has counted both
+
+  @tdd_expected_fail
+  Scenario: With a saver in memory, which is not refused, each of two workers has a thread of its own
+    Given a bridge for a graph that counts in the memory of each of 2 workers in this process
+    When a run holds one worker, after a message to a thread there, and another message follows
+    Then the thread has counted both
 
   Scenario: A question of a graph with its threads in the memory of its worker can be answered
     Given a bridge for the graph "asking" with 1 workers in this process

@@ -32,7 +32,8 @@ Feature: Graphs in worker processes, as actors of Ray
       | number | error      | words                    |
       | 0      | KeyError   | no such key              |
       | 1      | ValueError | the second one           |
-      | 2      | RunError   | OwnError (which cannot be pickled): one and two |
+      | 2      | OwnError   | one and two, the second being two |
+      | 3      | RunError   | LookupError (which cannot be pickled): ('not to be sent', |
 
   Scenario Outline: What cannot be sent fails its own run, by name: <what>
     Given a bridge for the graph "<graph>" with 1 workers of Ray
@@ -114,6 +115,11 @@ Feature: Graphs in worker processes, as actors of Ray
       | fewer CPUs than none      | InvalidArgumentError | num_cpus must be a number from 0     |
       | one variable as a text    | InvalidTypeError     | context_vars must be a list          |
       | an environment as a text  | InvalidTypeError     | runtime_env must be a mapping        |
+
+  @tdd_expected_fail
+  Scenario: A compiled graph that is pickled as it is, as Ray does, can be called elsewhere
+    When Ray's pickle takes a compiled graph as it is
+    Then it can be called as before
 
   Scenario: What a factory raises in a worker is the error of the runs
     Given a bridge with 1 workers of Ray, for a factory that fails

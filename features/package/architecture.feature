@@ -73,7 +73,7 @@ Feature: The package keeps to its map
         dead_letters declare_queue delete get increment_counter iter_dead_letters iter_keys
         iter_locks iter_results iter_tasks lock purge queues requeue results safe_update set
         set_if_not_exists stats task transact transaction watch
-      Lease: check lost
+      Lease: check lost remaining
       Claim: complete extend fail lost release
       StateActor: aclose ask close send state states
       """

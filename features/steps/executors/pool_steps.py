@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
@@ -17,20 +20,18 @@ from rxlanggraph.cli.loading import find_target, graph_of_worker
 from rxlanggraph.executors import LocalExecutor, pool
 from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.payloads import RemoteCall, dump_call, load_error
-from rxlanggraph.limits import Limits, ModelLimit
-from rxlanggraph.state import open_state
 from support.concurrency.listening import listening
 from support.concurrency.patching import patch
 from support.concurrency.pauses import until
 from support.concurrency.raising import check_error, error_of
 from support.concurrency.waiting import LIMIT, Gate
 from support.executors import graphs
+from support.executors.holding import holding
 from support.executors.in_process import InProcessExecutor
 from support.executors.meeting import Meeting
 from support.executors.world import begin, open_bridge, send
 
 PLAIN = "support.executors.graphs:plain"
-LIMITS = Limits(ModelLimit(concurrency=1))
 
 
 # -- batches ---------------------------------------------------------------------------------------
@@ -426,25 +427,91 @@ def step_the_first_has_its_result_and_the_other_fails(
     check_error(context.error, error, words)
 
 
+@when("a run whose chunk cannot be read here is streamed")
+def step_a_run_whose_chunk_cannot_be_read_here_is_streamed(context: Context) -> None:
+    async def read() -> list[Any]:
+        async with asyncio.timeout(LIMIT):
+            chunks = context.bridge.astream(context.graph, {"n": 1}, stream_mode="custom")
+            return [chunk async for chunk in chunks]
+
+    context.error = error_of(lambda: asyncio.run(read()))
+
+
+@then("nothing of it is left in the worker")
+def step_nothing_of_it_is_left_in_the_worker(context: Context) -> None:
+    assert context.bridge.registry.wait_idle(LIMIT)
+    (worker,) = context.executor.workers
+    assert not worker.host._calls
+
+
+# -- savers ----------------------------------------------------------------------------------------
+
+
+@given("a bridge for a graph that counts in a file, with {workers:d} workers in this process")
+def step_a_bridge_for_a_graph_that_counts_in_a_file(context: Context, workers: int) -> None:
+    folder = tempfile.TemporaryDirectory()
+    context.add_cleanup(folder.cleanup)
+    factory = holding_in(str(Path(folder.name, "threads.sqlite")), context)
+    graph = holding(context.inside, context.gate, None)
+    open_bridge(context, InProcessExecutor(factory, workers=workers), graph)
+    context.add_cleanup(context.gate.open)
+
+
+@given(
+    "a bridge for a graph that counts in the memory of each of {workers:d} workers in this process"
+)
+def step_a_bridge_for_a_graph_that_counts_in_the_memory_of_each(
+    context: Context, workers: int
+) -> None:
+    context.inside, context.gate = Gate(), Gate()
+    patch(context, pool, "check_parts_in_memory", lambda *_: None)
+
+    def factory() -> Any:
+        return holding(context.inside, context.gate, InMemorySaver())
+
+    open_bridge(context, InProcessExecutor(factory, workers=workers), factory())
+    context.add_cleanup(context.gate.open)
+
+
+def holding_in(path: str, context: Context) -> Any:
+    """A factory of graphs with their threads in a SQLite file."""
+    context.inside, context.gate = Gate(), Gate()
+
+    @contextlib.asynccontextmanager
+    async def make() -> AsyncIterator[Any]:
+        async with AsyncSqliteSaver.from_conn_string(path) as saver:
+            yield holding(context.inside, context.gate, saver)
+
+    return make
+
+
+@when("a run holds one worker, after a message to a thread there, and another message follows")
+def step_a_run_holds_one_worker_after_a_message_to_a_thread_there(context: Context) -> None:
+    make = partial(context.bridge.create_future_task, context.graph)
+
+    def send(thread: str, hold: str = "") -> Any:
+        return make(StreamMessage({"hold": hold}, thread))
+
+    send("t").result(LIMIT)  # by the first worker, as all that come one by one
+    held = send("another", "wait")
+    context.inside.wait()
+    context.result = send("t").result(LIMIT)
+    context.gate.open()
+    held.result(LIMIT)
+
+
+@then("the thread has counted both")
+def step_the_thread_has_counted_both(context: Context) -> None:
+    assert context.result.content["count"] == 2, context.result.content
+
+
 # -- refusals --------------------------------------------------------------------------------------
 
-REFUSED = {
-    "an executor that is not one": lambda: {"executor": object()},
-    "an executor and lanes": lambda: {"executor": InProcessExecutor(PLAIN), "lanes": object()},
-    "an executor and limits": lambda: {"executor": InProcessExecutor(PLAIN), "limits": LIMITS},
-}
 
-
-@when("a bridge for other processes is made with {what}")
-def step_a_bridge_for_other_processes_is_made_with(context: Context, what: str) -> None:
-    async def main() -> BaseException | None:
-        async with open_state("memory:") as state:
-            options = REFUSED[what]()
-            if "lanes" in options:
-                options["lanes"] = state
-            return error_of(lambda: RxPyLangGraphBridge(**options))
-
-    context.error = asyncio.run(main())
+@when("a bridge for other processes is made with an executor that is not one")
+def step_a_bridge_for_other_processes_is_made_with_an_executor(context: Context) -> None:
+    executor: Any = object()
+    context.error = error_of(lambda: RxPyLangGraphBridge(executor=executor))
 
 
 @when("the bridge is passed {what}")

@@ -34,6 +34,7 @@ __all__ = [
     "returning",
     "sync_function",
     "talking",
+    "talking_unreadably",
     "tenant",
     "threads_in_postgres",
     "unreadable",
@@ -63,10 +64,14 @@ plain = compiled(add_one)
 
 
 class OwnError(Exception):
-    """Made of two arguments, so pickle cannot make it again."""
+    """Made of two arguments, so pickle cannot make it again. One of its attributes it cannot."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} and {second}")
+        self.second, self.lock = second, threading.Lock()
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}, the second being {self.second}"
 
 
 async def fail(state: State) -> State:
@@ -77,7 +82,9 @@ async def fail(state: State) -> State:
             raise OSError("the first one")
         except OSError as error:
             raise ValueError("the second one") from error
-    raise OwnError("one", "two")
+    if state["n"] == 2:
+        raise OwnError("one", "two")
+    raise LookupError("not to be sent", threading.Lock())
 
 
 failing = compiled(fail)
@@ -141,6 +148,15 @@ async def talk(state: State) -> State:
 
 
 talking = compiled(talk)
+
+
+async def talk_unreadably(state: State) -> State:
+    get_stream_writer()(Unreadable())
+    await asyncio.Event().wait()
+    return {}
+
+
+talking_unreadably = compiled(talk_unreadably)
 
 
 async def return_lock(state: State) -> State:

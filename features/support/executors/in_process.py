@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from rxlanggraph.errors import WorkerLostError
-from rxlanggraph.executors.contract import Event, Order, Worker, Workers
+from rxlanggraph.executors.contract import GOES_ON, Event, Order, Worker, Workers
 from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.pool import WorkerPool
 from rxlanggraph.executors.targets import load
@@ -55,7 +55,7 @@ class InProcessWorker:
                 raise WorkerLostError("it was told to")
             if (happened := step.result()) is None:
                 return
-            self.in_progress -= sum(kind != "chunk" for _, kind, _ in happened)
+            self.in_progress -= sum(kind not in GOES_ON for _, kind, _ in happened)
             yield happened
 
     def control(self, orders: Sequence[Order]) -> None:

@@ -44,9 +44,9 @@ class Ended(Hooks):
         self.gate(event.future).open()
 
 
-def open_bridge(context: Context, executor: Any, graph: Any) -> None:
+def open_bridge(context: Context, executor: Any, graph: Any, **options: Any) -> None:
     context.executor, context.graph = executor, graph
-    context.bridge = RxPyLangGraphBridge(executor=executor, max_concurrency=64)
+    context.bridge = RxPyLangGraphBridge(executor=executor, max_concurrency=64, **options)
     context.add_cleanup(context.bridge.close, 0)
     context.ended = Ended()
     context.bridge.add_hooks(context.ended)

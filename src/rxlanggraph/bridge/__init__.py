@@ -28,6 +28,7 @@ A map; each imports only from those above it.
     loops                the loop: owned, or adopted
     listeners            the hooks that are there at a moment, and the watch over the loop
     graph_loops          further loops, on which graphs are called
+    remote               what accompanies the calls of a run to its worker process
     execution            a run from its first step to its end: attempts, limits of time
     dispatcher           on the loop: a run from the inbox to its end
     engine               in any thread: a run on its way to the inbox; the end of the loop

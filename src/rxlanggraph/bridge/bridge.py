@@ -188,8 +188,8 @@ class RxPyLangGraphBridge:
             once for each callback that blocks the loop. None: the loop is watched only if hooks
             override ``on_blocked``; then it is half a second.
         executor: Where graphs are called: a `RayExecutor` has worker processes for that, and the
-            bridge is then for its one graph. All else stays here. ``lanes``, ``limits`` and
-            ``usage`` are for graphs in this process. None: on the loop.
+            bridge is then for its one graph. All else stays here, or applies there too. None: on
+            the loop.
         loops: 1: graphs are called on the bridge's own loop. More: on so many others, each in a
             thread, and the bridge's own does all else. For Python without the GIL; savers and
             stores must not belong to one loop.
@@ -242,7 +242,7 @@ class RxPyLangGraphBridge:
         self.timeout = timeout
         self.name = name or f"rxlanggraph-{next(_names)}"
         self._retries = getattr(executor, "retries", 0)
-        workers = _opened(executor, self.name, lanes=lanes, limits=limits, usage=usage)
+        workers = _opened(executor, self.name)
         self._remote = workers is not None
         self._engine = self._make_engine(
             loop,
@@ -540,7 +540,9 @@ class RxPyLangGraphBridge:
             check_retention(graph, *retention)
         if name is not None and not isinstance(name, str):
             raise InvalidTypeError(f"name must be a string or None, not {name!r}")
-        adapter = adapt_graph(graph, check_on_pending(on_pending), fence=self._fence)
+        adapter = adapt_graph(
+            graph, check_on_pending(on_pending), fence=self._fence, lends=not remote
+        )
         arguments = given(arguments)
         if arguments:
             adapter.check(arguments)
@@ -1317,22 +1319,14 @@ def check_known(method: str, options: Mapping[str, Any], arguments: type[Any]) -
         )
 
 
-def _opened(executor: Executor | None, name: str, **local_only: object) -> Workers | None:
-    """Open ``executor``, which allows no argument that is ``local_only``."""
+def _opened(executor: Executor | None, name: str) -> Workers | None:
     if executor is None:
         return None
     if isinstance(executor, type) or not callable(getattr(executor, "open", None)):
         raise InvalidTypeError(
             f"executor must be a RayExecutor, a LocalExecutor or None, not {executor!r}"
         )
-    workers = executor.open(name)
-    for argument, value in () if workers is None else local_only.items():
-        if value is not None:
-            raise InvalidArgumentError(
-                f"{argument}= works only for graphs that run in this process; it cannot be "
-                "combined with executor="
-            )
-    return workers
+    return executor.open(name)
 
 
 def _check_loops(loops: object, executor: Executor | None) -> None:

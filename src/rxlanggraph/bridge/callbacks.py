@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -19,7 +19,7 @@ from rxlanggraph.bridge.run import Run, RunScope, run_scope
 from rxlanggraph.bridge.run_info import node_path
 from rxlanggraph.hooks import NodeStatus
 
-__all__ = ["NodeCallbacks", "with_callbacks"]
+__all__ = ["NodeCallbacks", "NodeListener", "RunNodes", "with_callbacks"]
 
 
 def with_callbacks(config: Config | None, handlers: Sequence[BaseCallbackHandler]) -> Config:
@@ -34,19 +34,42 @@ def with_callbacks(config: Config | None, handlers: Sequence[BaseCallbackHandler
     return {**(config or {}), "callbacks": callbacks}
 
 
+class NodeListener(Protocol):
+    """What listens to the nodes of one run. Its methods are called in the threads of the run."""
+
+    def now(self) -> float | None:
+        """The time, in seconds; None where nothing of the run is listened to.
+
+        That is after its end, and in the context of another run.
+        """
+
+    def began(self, number: UUID, node: str) -> None:
+        """Note that a node has begun."""
+
+    def ended(
+        self,
+        number: UUID,
+        node: str,
+        status: NodeStatus,
+        error: BaseException | None,
+        begun: float,
+    ) -> None:
+        """Note that it has ended; it began at ``begun``."""
+
+
 class NodeCallbacks(BaseCallbackHandler):
     """What LangChain calls for a run whose nodes are listened to. In the threads of the run.
 
     Args:
-        run: The run. Only its scope is kept: a config may live for any length of time.
+        listener: What is told of them.
     """
 
     run_inline = True
     ignore_llm = ignore_chat_model = ignore_agent = True
     ignore_retriever = ignore_retry = ignore_custom_event = True
 
-    def __init__(self, run: Run) -> None:
-        self._scope: RunScope | None = run.scope
+    def __init__(self, listener: NodeListener) -> None:
+        self._listener = listener
         # The nodes at work, each with the time of its start. Single calls of a dict, by any thread.
         self._begun: dict[UUID, tuple[str, float]] = {}
 
@@ -62,10 +85,10 @@ class NodeCallbacks(BaseCallbackHandler):
         tags = tags or ()
         if not any(tag.startswith("graph:step:") for tag in tags) or "langsmith:hidden" in tags:
             return
-        path, run = node_path(metadata), self._run()
-        here = run_scope.get() is self._scope  # it is not of another run's graph
-        if path is not None and run is not None and here:
-            self._begun[run_id] = path, run.inbox.clock.now()
+        path, now = node_path(metadata), self._listener.now()
+        if path is not None and now is not None:
+            self._begun[run_id] = path, now
+            self._listener.began(run_id, path)
 
     def on_chain_end(self, *_: Any, run_id: UUID, **__: Any) -> None:
         """Tell of the end of a node."""
@@ -77,14 +100,47 @@ class NodeCallbacks(BaseCallbackHandler):
             status = _status_by(error)
             self._end(run_id, status, None if status == "ok" else error)
 
-    def _run(self) -> Run | None:
-        return None if self._scope is None else self._scope.run
-
     def _end(self, run_id: UUID, status: NodeStatus, error: BaseException | None) -> None:
         begun = self._begun.pop(run_id, None)
+        if begun is not None:
+            self._listener.ended(run_id, begun[0], status, error, begun[1])
+
+
+class RunNodes:
+    """Reports the nodes of a run of this process: a `NodeListener`.
+
+    Args:
+        run: The run. Only its scope is kept: a config may live for any length of time.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._scope: RunScope | None = run.scope
+
+    def now(self) -> float | None:
+        """See `NodeListener`."""
         run = self._run()
-        if begun is not None and run is not None:
-            report_node(run, begun[0], status, error, run.inbox.clock.now() - begun[1])
+        if run is None or run_scope.get() is not self._scope:
+            return None
+        return run.inbox.clock.now()
+
+    def began(self, number: UUID, node: str) -> None:
+        """Do nothing: snapshots find the nodes at work by themselves."""
+
+    def ended(
+        self,
+        number: UUID,
+        node: str,
+        status: NodeStatus,
+        error: BaseException | None,
+        begun: float,
+    ) -> None:
+        """Tell the hooks."""
+        run = self._run()
+        if run is not None:
+            report_node(run, node, status, error, run.inbox.clock.now() - begun)
+
+    def _run(self) -> Run | None:
+        return None if self._scope is None else self._scope.run
 
 
 def _status_by(error: BaseException) -> NodeStatus:

@@ -28,6 +28,7 @@ from rxlanggraph.bridge.graphs.interrupts import (
 from rxlanggraph.bridge.graphs.retention import prune_thread
 from rxlanggraph.bridge.graphs.rollback import Undo, remember_thread
 from rxlanggraph.bridge.graphs.tracebacks import without_machinery
+from rxlanggraph.bridge.remote import companions_of
 from rxlanggraph.bridge.reports import report_started
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
 from rxlanggraph.bridge.run_info import NodeLook
@@ -36,6 +37,7 @@ from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.time_limits import TimeLimit
 from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.errors import LaneLostError, RunError
+from rxlanggraph.executors.companions import accompanying
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 
@@ -197,7 +199,9 @@ class Execution:
             report_started(run, observed)
         if run.obstacle is not None:
             raise run.obstacle
-        if self._models is not None:
+        if run.options.remote:
+            accompanying.set(companions_of(run, self._models))
+        elif self._models is not None:
             return self._told_of_models(run, self._models)
         if run.options.saver is not None and run.message.thread_id is not None:
             return self._undoable(run)
@@ -420,10 +424,11 @@ def _listened_to(run: Run, config: Config | None) -> Config:
     """Add to ``config`` what tells hooks of the nodes of ``run``. On the loop."""
     from rxlanggraph.bridge.callbacks import (  # noqa: PLC0415 - imports LangChain
         NodeCallbacks,
+        RunNodes,
         with_callbacks,
     )
 
-    return with_callbacks(config, [NodeCallbacks(run)])
+    return with_callbacks(config, [NodeCallbacks(RunNodes(run))])
 
 
 def enter_scope(run: Run) -> None:

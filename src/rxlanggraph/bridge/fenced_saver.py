@@ -13,27 +13,39 @@ are made under a later lease, so it does not become the thread's state.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from rxlanggraph.bridge.run import run_scope
 from rxlanggraph.errors import LaneLostError
 
-__all__ = ["FencedSaver"]
+__all__ = ["Fence", "FencedSaver", "RunFence"]
+
+
+class Fence(Protocol):
+    """What is passed before a write."""
+
+    def check(self) -> None:
+        """Raise LaneLostError if the lease is lost. In the thread that writes."""
+
+    async def check_async(self) -> None:
+        """As `check`, in a coroutine that writes."""
 
 
 class FencedSaver(BaseCheckpointSaver[Any]):
     """Another saver, but for writes of runs that may not write to their thread any more.
 
-    May be used as the other one may be. Which run writes is known by the context of the call.
+    May be used as the other one may be.
 
     Args:
         saver: The other saver.
+        fence: What writes have to pass.
     """
 
-    def __init__(self, saver: Any) -> None:
+    def __init__(self, saver: Any, fence: Fence) -> None:
         self._saver = saver
+        self._fence = fence
         self.serde = saver.serde
 
     def __getattr__(self, name: str) -> Any:
@@ -80,42 +92,50 @@ class FencedSaver(BaseCheckpointSaver[Any]):
 
     def with_allowlist(self, extra_allowlist: Any) -> Any:
         """Return what the other saver returns, fenced as well."""
-        return FencedSaver(self._saver.with_allowlist(extra_allowlist))
+        return FencedSaver(self._saver.with_allowlist(extra_allowlist), self._fence)
 
     # -- writing ---------------------------------------------------------------------------------
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         """Write to the other saver, unless the lease is lost."""
-        _check_lease()
+        self._fence.check()
         return self._saver.put(config, checkpoint, metadata, new_versions)
 
     async def aput(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:
         """Write to the other saver, unless the lease is lost."""
-        _check_lease()
+        await self._fence.check_async()
         return await self._saver.aput(config, checkpoint, metadata, new_versions)
 
     def put_writes(self, config: Any, writes: Any, task_id: str, task_path: str = "") -> None:
         """Write to the other saver, unless the lease is lost."""
-        _check_lease()
+        self._fence.check()
         self._saver.put_writes(config, writes, task_id, task_path)
 
     async def aput_writes(
         self, config: Any, writes: Any, task_id: str, task_path: str = ""
     ) -> None:
         """Write to the other saver, unless the lease is lost."""
-        _check_lease()
+        await self._fence.check_async()
         await self._saver.aput_writes(config, writes, task_id, task_path)
 
 
-def _check_lease() -> None:
-    scope = run_scope.get()
-    if scope is None:
-        return
-    run = scope.run
-    if run is None:
-        raise LaneLostError(
-            "a run has ended and given back the lease of its thread, so what it left behind saves "
-            "nothing more; await it in the run"
-        )
-    if run.lease is not None:
-        run.lease.check()
+class RunFence:
+    """The fence of runs in this process: which run writes is known by the context of the call."""
+
+    def check(self) -> None:
+        """Raise LaneLostError if the run has lost its lease, or has ended. Never blocks."""
+        scope = run_scope.get()
+        if scope is None:
+            return
+        run = scope.run
+        if run is None:
+            raise LaneLostError(
+                "a run has ended and given back the lease of its thread, so what it left behind "
+                "saves nothing more; await it in the run"
+            )
+        if run.lease is not None:
+            run.lease.check()
+
+    async def check_async(self) -> None:
+        """As `check`."""
+        self.check()

@@ -112,9 +112,12 @@ def make_lanes(lanes: object, ttl: float) -> ThreadLanes | None:
 
 def fenced(saver: Any) -> Any:
     """Return ``saver`` behind a fence (rule 3). Any thread; never blocks."""
-    from rxlanggraph.bridge.fenced_saver import FencedSaver  # noqa: PLC0415 - imports LangGraph
+    from rxlanggraph.bridge.fenced_saver import (  # noqa: PLC0415 - imports LangGraph
+        FencedSaver,
+        RunFence,
+    )
 
-    return FencedSaver(saver)
+    return FencedSaver(saver, RunFence())
 
 
 class _Window:
@@ -327,6 +330,11 @@ class ThreadLease:
     def lost(self) -> bool:
         """Whether another process may have the thread by now. Any thread; never blocks."""
         return self.held is None or self.held.lost
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until it is lost, unless it is renewed; 0 if it is. Any thread; never blocks."""
+        return 0.0 if self.held is None else self.held.remaining
 
     def check(self) -> None:
         """Raise LaneLostError if the lease is `lost`. Any thread; never blocks."""

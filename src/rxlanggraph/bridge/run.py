@@ -102,6 +102,10 @@ class ThreadHold(Protocol):
     def lost(self) -> bool:
         """Whether another process may have the thread by now. Any thread; never blocks."""
 
+    @property
+    def remaining(self) -> float:
+        """Seconds until it is lost, unless it is renewed; 0 if it is. Any thread; never blocks."""
+
     def check(self) -> None:
         """Raise LaneLostError if the lease is `lost`. Any thread; never blocks."""
 
@@ -158,6 +162,9 @@ class Run(SharedLockFuture[StreamMessage]):
     # Where its graph is called at the moment, if that is another loop than that of its bridge.
     # Written on that loop; read by any thread. See `graph_loops`.
     away: _Away | None = None
+    # The nodes at work in another process, if hooks listen to nodes, by numbers of their own.
+    # Written on the loop's thread, by single calls of a dict; read by any thread in one call.
+    nodes_elsewhere: dict[int, str] | None = None
     # Whether its graph has stopped at a breakpoint. Confined to the loop.
     at_breakpoint = False
     # Whether a result of the same bridge led to it. Written before its hand-over.

@@ -76,16 +76,19 @@ def nodes_at_work(runs: Iterable[Run]) -> dict[RunScope | None, str]:
         By the scope of a run, the names of its nodes; without the runs of which no node is found.
     """
     scopes, loops = set(), set()
+    elsewhere: dict[RunScope | None, str | None] = {}
     for run in runs:
         scope, away = run.scope, run.away
-        if scope is not None:
+        if run.nodes_elsewhere is not None:
+            elsewhere[scope] = _nodes_elsewhere(run.nodes_elsewhere)
+        elif scope is not None:
             scopes.add(scope)
             loops.add(run.get_loop() if away is None else away.loop)
     configs: dict[RunScope | None, list[_Config]] = {}
     for loop in loops:
         for scope, of_scope in _configs(loop).items():
             configs.setdefault(scope, []).extend(of_scope)
-    found = {scope: _names(configs.get(scope, ())) for scope in scopes}
+    found = elsewhere | {scope: _names(configs.get(scope, ())) for scope in scopes}
     return {scope: names for scope, names in found.items() if names is not None}
 
 
@@ -102,6 +105,8 @@ class NodeLook:
 
     def nodes_of(self, run: Run) -> str | None:
         """Return the names of the nodes at work in ``run``; None if none is found."""
+        if run.nodes_elsewhere is not None:
+            return _nodes_elsewhere(run.nodes_elsewhere)
         away = run.away
         loop = run.get_loop() if away is None else away.loop
         if not self._found:
@@ -134,6 +139,11 @@ def _names(configs: Iterable[_Config]) -> str | None:
     """Return the names of the innermost nodes that ``configs`` are those of; None without any."""
     paths = {path for each in configs if (path := node_path(each.get("metadata"))) is not None}
     return ", ".join(_innermost(paths)) or None
+
+
+def _nodes_elsewhere(nodes: dict[int, str]) -> str | None:
+    at_work = list(nodes.values())  # one call of a built-in, while the loop changes them
+    return ", ".join(_innermost(set(at_work))) or None
 
 
 def node_path(metadata: Mapping[str, Any] | None) -> str | None:

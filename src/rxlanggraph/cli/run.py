@@ -37,7 +37,6 @@ from rxlanggraph.cli.project import PROJECT_FILE
 from rxlanggraph.cli.stdio import logged, print_stderr
 from rxlanggraph.cli.trace_export import exported_traces
 from rxlanggraph.errors import InvalidArgumentError
-from rxlanggraph.executors import Executor
 
 __all__ = ["run"]
 
@@ -443,24 +442,16 @@ def _complete(
     options: JobOptions,
     *,
     traces: bool,
+    executor: str,
     **placing: Any,
 ) -> JobOptions:
     """Add to the options what depends on the graph's own code, which is loaded now."""
-    executor = stack.enter_context(_executor(made, target, options, **placing))
+    opened = stack.enter_context(
+        executor_for(executor, made.graph, target, options.config, **placing)
+    )
     # That code may set a tracer provider up.
     exported = stack.enter_context(exported_traces()) if traces else None
-    return replace(options, executor=executor, traces=exported)
-
-
-def _executor(
-    made: MadeGraph, target: Target, options: JobOptions, *, executor: str, **placing: Any
-) -> contextlib.AbstractContextManager[Executor | None]:
-    if executor != "local" and (options.models.limits or options.models.counts):
-        raise click.UsageError(
-            "--limit, --usage and --prices are for models that are called in this process; leave "
-            f"them out, or leave out --executor {executor}"
-        )
-    return executor_for(executor, made.graph, target, options.config, **placing)
+    return replace(options, executor=opened, traces=exported)
 
 
 def _model_options(limits: Sequence[str], prices: str | None, *, counts: bool) -> ModelOptions:

@@ -7,6 +7,7 @@ A map; each imports only from those above it.
 
     contract             what a bridge asks of an executor, and that of a cluster
     payloads             calls, results and errors as bytes
+    companions           what else belongs to a call, and is in both processes
     targets              which graph the workers load
     host                 in a worker process: its graph, and the calls in progress
     remote_graph         a graph whose calls go to the workers

@@ -11,14 +11,21 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Literal, Protocol, TypeAlias
 
-__all__ = ["Cluster", "Event", "EventKind", "Executor", "Order", "Worker", "Workers"]
+__all__ = ["GOES_ON", "Cluster", "Event", "EventKind", "Executor", "Order", "Worker", "Workers"]
 
-EventKind: TypeAlias = Literal["chunk", "result", "error", "cancelled"]
+EventKind: TypeAlias = Literal["chunk", "told", "result", "error", "cancelled"]
 Event: TypeAlias = tuple[int, EventKind, bytes]
-"""What has happened to a call: its key, what it is, and the chunk, result or error as bytes."""
+"""What has happened to a call: its key, what it is, and the chunk, result or error as bytes.
 
-Order: TypeAlias = tuple[Literal["cancel", "credit"], int, int]
-"""What a call is told: to end, or that so many more chunks may be sent; its key; that number."""
+``told``: what the counterpart of a companion tells, as bytes.
+"""
+
+GOES_ON: frozenset[EventKind] = frozenset({"chunk", "told"})
+"""After these, a call goes on; all others are its end."""
+
+Order: TypeAlias = tuple[Literal["cancel", "credit", "tell"], int, Any]
+"""What a call is told, with its key: to end; that so many more chunks may be sent; or, as bytes,
+what a companion tells its counterpart."""
 
 
 class Executor(Protocol):
@@ -70,7 +77,7 @@ class Worker(Protocol):
 
         Args:
             batch: The calls.
-            streams: Whether one of them has chunks.
+            streams: Whether one of them has events before its end.
 
         Raises:
             WorkerLostError: The process has died, or cannot be reached.

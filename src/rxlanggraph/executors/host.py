@@ -19,7 +19,8 @@ from typing import Any
 
 from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.errors import InvalidTypeError, error_text
-from rxlanggraph.executors.contract import Event, EventKind, Order
+from rxlanggraph.executors.companions import Counterpart
+from rxlanggraph.executors.contract import GOES_ON, Event, EventKind, Order
 from rxlanggraph.executors.payloads import Dumps, RemoteCall, dump_error, loads
 from rxlanggraph.executors.targets import Target, in_memory_parts, load, made_by
 
@@ -43,6 +44,10 @@ class _HostedCall:
         self.key = key
         self.outbox = outbox
         self.task: asyncio.Task[None] | None = None
+        self.begun = False
+        self.cancelled = False
+        self.companions: Sequence[Counterpart] = ()
+        self.over = False
         self.credits = WINDOW
         self.credited = asyncio.Event()
         self.threads = 0
@@ -53,6 +58,39 @@ class _HostedCall:
         self.threads -= 1
         if not self.threads:
             self.idle.set()
+
+    def cancel(self) -> None:
+        # A task that has not taken its first step would end without a word.
+        self.cancelled = True
+        for each in self.companions:
+            each.cancel()
+        if self.begun and self.task is not None:
+            self.task.cancel()
+
+    def tell(self, data: bytes) -> None:
+        if not self.over:
+            self.outbox.put(self.key, "told", data)
+
+
+class _Link:
+    """See `Link`: that of the companion with the number ``index``."""
+
+    def __init__(self, call: _HostedCall, index: int, dumps: Dumps) -> None:
+        self.dumps = dumps
+        self._call = call
+        self._index = index
+        self._loop = asyncio.get_running_loop()
+
+    def tell(self, what: Any) -> None:
+        data = self.dumps((self._index, what))
+        if asyncio._get_running_loop() is self._loop:  # at once: it may be the last step
+            self._call.tell(data)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._call.tell, data, context=Context())
+
+    def is_inside(self) -> bool:
+        return _current.get() is self._call
 
 
 class _Outbox:
@@ -65,7 +103,7 @@ class _Outbox:
 
     def put(self, key: int, kind: EventKind, data: bytes) -> None:
         self._events.append((key, kind, data))
-        if kind != "chunk":
+        if kind not in GOES_ON:
             self._open -= 1
         self._filled.set()
 
@@ -150,18 +188,23 @@ class GraphHost:
                 if not callable(getattr(graph, "ainvoke", graph)):
                     raise InvalidTypeError(f"{graph!r} cannot run messages")  # noqa: TRY301 - as others
             except BaseException as error:
-                made.set_exception(error)
+                if not made.done():
+                    made.set_exception(error)
                 return
-            made.set_result(graph)
-            await asyncio.Event().wait()
+            if not made.done():  # nothing has given up waiting for it
+                made.set_result(graph)
+                await asyncio.Event().wait()
 
     async def close(self) -> None:
         """Cancel all calls, and leave the context managers of the graph."""
-        tasks = [call.task for call in self._calls.values() if call.task is not None]
+        tasks = []
+        for call in self._calls.values():
+            call.cancel()
+            if call.task is not None:
+                tasks.append(call.task)
         if self._holding is not None:
+            self._holding.cancel()
             tasks.append(self._holding)
-        for task in tasks:
-            task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
@@ -189,22 +232,29 @@ class GraphHost:
             self._loop.call_soon_threadsafe(self._obey, orders)
 
     def _obey(self, orders: Sequence[Order]) -> None:
-        for order, key, number in orders:
+        for order, key, detail in orders:
             call = self._calls.get(key)
             if order == "credit":
                 if call is not None:
-                    call.credits += number
+                    call.credits += detail
                     call.credited.set()
+            elif order == "tell":
+                if call is not None:
+                    index, what = loads(detail)
+                    call.companions[index].hear(what)
             elif call is None:
                 self._early[key] = None
                 if len(self._early) > _EARLY:
                     del self._early[next(iter(self._early))]
-            elif call.task is not None:
-                call.task.cancel()
+            else:
+                call.cancel()
 
     async def _execute(self, call: _HostedCall, data: bytes) -> None:
         kind: EventKind = "result"
+        call.begun = True
         try:
+            if call.cancelled:
+                raise asyncio.CancelledError  # noqa: TRY301 - as if it had begun
             result = self._dump_result(await self._carry_out(call, RemoteCall(*loads(data))))
         except asyncio.CancelledError:
             kind, result = "cancelled", b""
@@ -214,7 +264,11 @@ class GraphHost:
         while call.threads:  # cancelled once more: a thread cannot be stopped
             with contextlib.suppress(asyncio.CancelledError):
                 await call.idle.wait()
+        for each in call.companions:
+            each.leave()
         del self._calls[call.key]
+        call.over = True
+        call.task, call.companions = None, ()  # they refer to the call
         call.outbox.put(call.key, kind, result)
 
     def _dump_result(self, result: Any) -> bytes:
@@ -230,11 +284,15 @@ class GraphHost:
         for name, value in asked.variables.items():
             self._carried[name].set(value)
         target = reduce(getattr, asked.path, self._graph)
+        arguments = tuple(asked.arguments)
+        call.companions = asked.companions
+        for index, each in enumerate(asked.companions):
+            arguments = each.enter(_Link(call, index, self._dumps), self._graph, arguments)
         if asked.streams:
-            return await self._stream(call, target(*asked.arguments, **asked.options))
+            return await self._stream(call, target(*arguments, **asked.options))
         if asked.path or iscoroutinefunction(target) or iscoroutinefunction(target.__call__):
-            return await target(*asked.arguments, **asked.options)
-        bound = partial(copy_context().run, target, *asked.arguments, **asked.options)
+            return await target(*arguments, **asked.options)
+        bound = partial(copy_context().run, target, *arguments, **asked.options)
         value = await asyncio.get_running_loop().run_in_executor(None, bound)
         return await value if isawaitable(value) else value
 

@@ -1,7 +1,8 @@
 """Calls, results and errors as bytes, each by itself: what cannot be sent fails its own run alone.
 
 An error arrives as it was raised. What pickle leaves out of it is added: its cause, and the
-traceback of the worker, as text in the innermost cause.
+traceback of the worker, as text in the innermost cause. One that pickle cannot make again is made
+without its ``__init__``.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class RemoteCall(NamedTuple):
         arguments: The positional arguments.
         options: The keyword arguments.
         variables: The values of the context variables that are carried.
+        companions: The counterparts of what accompanies it.
     """
 
     path: tuple[str, ...]
@@ -47,6 +49,7 @@ class RemoteCall(NamedTuple):
     arguments: Sequence[Any]
     options: Mapping[str, Any]
     variables: Mapping[str, Any]
+    companions: Sequence[Any] = ()
 
 
 class RemoteTracebackError(Exception):
@@ -105,14 +108,41 @@ def dump_error(error: BaseException, dumps: Dumps) -> bytes:
 
 
 def _portable(error: BaseException, dumps: Dumps) -> bytes:
-    try:
-        data = dumps(error)
-        if type(loads(data)) is type(error):  # made again, which may need more than it has
-            return data
-    except Exception:  # noqa: S110 - whatever its own methods raise
-        pass
+    for form in (error, _Bare(error, dumps)):
+        try:
+            data = dumps(form)
+            made = loads(data)  # it may need more than it has
+            if type(made) is type(error) and str(made) == str(error):
+                return data
+        except Exception:  # noqa: S112 - whatever its own methods raise
+            continue
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     return dumps(RunError(f"{name} (which cannot be pickled): {error_text(error)}"))
+
+
+class _Bare:
+    """Pickled in the place of an exception whose class cannot be called with its ``args`` alone.
+
+    The clients of providers have such, with a status and headers, by which it is decided whether
+    another attempt is worth it. Of its attributes, those come along that can be pickled.
+    """
+
+    def __init__(self, error: BaseException, dumps: Dumps) -> None:
+        self._error = error
+        self._dumps = dumps
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        error, dumps = self._error, self._dumps
+        state = {name: value for name, value in vars(error).items() if not _fails(value, dumps)}
+        return _made_again, (type(error), error.args, state)
+
+
+def _made_again(
+    kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
+) -> BaseException:
+    error = kind.__new__(kind, *args)
+    vars(error).update(state)
+    return error
 
 
 def load_error(data: bytes) -> BaseException:

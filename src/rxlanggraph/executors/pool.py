@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import Future
 from contextvars import Context, ContextVar
+from functools import partial
 from typing import Any
 
 from rxlanggraph.concurrency.threads import start_detached
@@ -29,7 +30,15 @@ from rxlanggraph.errors import (
     WorkerLostError,
     error_text,
 )
-from rxlanggraph.executors.contract import Cluster, Event, EventKind, Order, Worker
+from rxlanggraph.executors.companions import Companion, accompanying
+from rxlanggraph.executors.contract import (
+    GOES_ON,
+    Cluster,
+    Event,
+    EventKind,
+    Order,
+    Worker,
+)
 from rxlanggraph.executors.host import WINDOW
 from rxlanggraph.executors.payloads import RemoteCall, dump_call, load_error, loads
 from rxlanggraph.executors.remote_graph import RemoteFunction, RemoteGraph, remote
@@ -49,13 +58,26 @@ _KEPT_BACK = 10.0
 class _Call:
     """One call, from its submission to its end. Confined to the loop."""
 
-    __slots__ = ("cancelled", "chunks", "data", "key", "outcome", "seat", "settled", "woken")
+    __slots__ = (
+        "cancelled",
+        "chunks",
+        "companions",
+        "data",
+        "failure",
+        "key",
+        "outcome",
+        "seat",
+        "settled",
+        "woken",
+    )
 
-    def __init__(self, key: int, data: bytes, woken: asyncio.Event | None) -> None:
+    def __init__(self, key: int, woken: asyncio.Event | None) -> None:
         self.key = key
-        self.data = data  # until it is sent
+        self.data = b""  # until it is sent
+        self.companions: list[Companion] = []
         self.seat: _Seat | None = None  # from then on
         self.cancelled = False
+        self.failure: RunError | None = None  # why it was told to end
         self.outcome: tuple[EventKind, Any] | None = None
         # Whatever waits for the outcome; it is replaced where the wait is cancelled.
         self.settled: asyncio.Future[None] | None = None
@@ -66,7 +88,10 @@ class _Call:
     def settle(self, kind: EventKind, value: Any) -> None:
         if self.outcome is not None:
             return
-        self.outcome = kind, value
+        self.outcome = (kind, value) if self.failure is None else ("error", self.failure)
+        companions, self.companions = self.companions, []  # they refer to this
+        for companion in companions:
+            companion.end()
         if self.settled is not None and not self.settled.done():
             self.settled.set_result(None)
         if self.woken is not None:
@@ -226,7 +251,7 @@ class WorkerPool:
             InvalidTypeError: What is sent, or the result, cannot be pickled.
             Exception: What the call has raised.
         """
-        call = self._submit(RemoteCall(path, False, arguments, options, self._carried()), None)
+        call = self._submit(path, arguments, options, None)
         await self._end_of(call)
         return call.take()
 
@@ -234,9 +259,7 @@ class WorkerPool:
         self, path: tuple[str, ...], arguments: tuple[Any, ...], options: Mapping[str, Any]
     ) -> AsyncIterator[Any]:
         """As `call`, for what returns an async iterator. The worker is at most `WINDOW` ahead."""
-        asked = RemoteCall(path, True, arguments, options, self._carried())
-        woken = asyncio.Event()
-        call = self._submit(asked, woken)
+        call = self._submit(path, arguments, options, woken := asyncio.Event())
         read = 0
         try:
             while call.chunks or call.outcome is None:
@@ -263,12 +286,25 @@ class WorkerPool:
             if (value := variable.get(_UNSET)) is not _UNSET
         }
 
-    def _submit(self, asked: RemoteCall, woken: asyncio.Event | None) -> _Call:
-        data = dump_call(asked, self._cluster.dumps)
+    def _submit(
+        self,
+        path: tuple[str, ...],
+        arguments: tuple[Any, ...],
+        options: Mapping[str, Any],
+        woken: asyncio.Event | None,
+    ) -> _Call:
         if self._stopped:
             raise ExecutorUnavailableError(f"the workers of {self._name} have been stopped")
         self._keys += 1
-        call = self._waiting[self._keys] = _Call(self._keys, data, woken)
+        call = _Call(self._keys, woken)
+        if len(path) <= 1:  # of the graph itself, not of something in it
+            for index, new in enumerate(accompanying.get()):
+                call.companions.append(new(partial(self._tell_counterpart, call, index)))
+        sides = [each.counterpart for each in call.companions]
+        streams = woken is not None
+        asked = RemoteCall(path, streams, arguments, options, self._carried(), sides)
+        call.data = dump_call(asked, self._cluster.dumps)
+        self._waiting[call.key] = call
         if len(self._seats) + self._starting < self._size and self._pause is None:
             self._fill()
         self._flush_soon()
@@ -292,10 +328,13 @@ class WorkerPool:
         elif self._waiting.pop(call.key, None) is not None:
             call.settle("cancelled", None)
 
-    def _tell(self, call: _Call, order: Any, number: int) -> None:
+    def _tell(self, call: _Call, order: Any, detail: Any) -> None:
         if call.seat is not None and call.outcome is None:
-            call.seat.orders.append((order, call.key, number))
+            call.seat.orders.append((order, call.key, detail))
             self._flush_soon()
+
+    def _tell_counterpart(self, call: _Call, index: int, what: Any) -> None:
+        self._tell(call, "tell", self._cluster.dumps((index, what)))
 
     # -- batches, on the loop --------------------------------------------------------------------
 
@@ -342,7 +381,7 @@ class WorkerPool:
     async def _carry(self, seat: _Seat, calls: list[_Call]) -> None:
         keys = [call.key for call in calls]
         batch = [(call.key, call.data) for call in calls]
-        streams = any(call.woken is not None for call in calls)
+        streams = any(call.woken is not None or call.companions for call in calls)
         for call in calls:
             call.data = b""
         del call, calls
@@ -362,23 +401,29 @@ class WorkerPool:
         call = seat.calls.get(key)
         if call is None:
             return
-        if kind != "chunk":
+        if kind not in GOES_ON:
             del seat.calls[key]
         try:
             value = _value_of(kind, data)
+            if kind == "told":
+                index, what = value
+                call.companions[index].hear(what)
         except Exception as error:
             failure = RunError(
                 f"what a worker process has sent cannot be read here: {error_text(error)}"
             )
             failure.__cause__ = error
-            seat.calls.pop(key, None)
-            call.settle("error", failure)
+            if kind in GOES_ON:  # it ends when the worker says so
+                call.failure = call.failure or failure
+                self._tell(call, "cancel", 0)
+            else:
+                call.settle("error", failure)
             return
         if kind == "chunk":
             call.chunks.append(value)
             assert call.woken is not None
             call.woken.set()
-        else:
+        elif kind != "told":
             call.settle(kind, value)
 
     # -- workers, on the loop --------------------------------------------------------------------

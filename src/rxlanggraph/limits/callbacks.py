@@ -25,18 +25,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from rxlanggraph.concurrency.clock import Clock
-from rxlanggraph.limits.gate import ModelGate, Refusal, Ticket
-from rxlanggraph.limits.limiter import Limits, ModelCall
+from rxlanggraph.limits.gate import ModelLimit, Refusal, Ticket
+from rxlanggraph.limits.limiter import ModelCall, ticket_for
 from rxlanggraph.limits.signals import (
     OVERLOADED,
     exhausted_for,
@@ -45,10 +44,8 @@ from rxlanggraph.limits.signals import (
     requested_pause,
     status_of,
 )
-from rxlanggraph.limits.usage import Usage
 from rxlanggraph.limits.waits import InThread, OnLoop
 from rxlanggraph.messages import StreamMessage
-from rxlanggraph.validation import check_whole
 
 __all__ = ["RunCalls"]
 
@@ -63,15 +60,58 @@ _awaited: ContextVar[BaseCallbackHandler | None] = ContextVar(
 )
 register_configure_hook(_inline, inheritable=True)
 register_configure_hook(_awaited, inheritable=True)
-# Parameters by which models limit their answers.
-_ANSWER_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+
+
+class CallGate(Protocol):
+    """What a call has to pass: a `ModelGate`, or one that is in another process."""
+
+    @property
+    def limit(self) -> ModelLimit: ...
+
+    async def enter_async(self, ticket: Ticket, wait: OnLoop) -> None: ...
+
+    def enter(self, ticket: Ticket, wait: InThread) -> None: ...
+
+    def enter_nowait(self, ticket: Ticket) -> None: ...
+
+    def leave(self, ticket: Ticket) -> None: ...
+
+    def abandon(self, ticket: Ticket) -> None: ...
+
+    def lose(self, ticket: Ticket) -> None: ...
+
+    def collect(self) -> None: ...
+
+    def answered(self, ticket: Ticket, tokens: int | None, pause: float | None) -> None: ...
+
+    def failed(self, ticket: Ticket, tokens: int | None, refusal: Refusal | None) -> None: ...
+
+
+class CallLimits(Protocol):
+    """What has the gates of calls: `Limits`, or those of another process."""
+
+    @property
+    def count_tokens(self) -> Callable[[ModelCall], int] | None: ...
+
+    @property
+    def time(self) -> Callable[[], float]: ...
+
+    def gate_of(self, call: ModelCall) -> CallGate | None: ...
+
+
+class Counter(Protocol):
+    """What counts tokens: a `Usage`, or what tells one in another process."""
+
+    def add(
+        self, message: StreamMessage, models: tuple[str, ...], tokens: Mapping[str, Any] | None
+    ) -> None: ...
 
 
 class _Limited(NamedTuple):
     """What a call that is limited has to pass."""
 
-    limits: Limits
-    gate: ModelGate
+    limits: CallLimits
+    gate: CallGate
     ticket: Ticket
 
 
@@ -115,8 +155,8 @@ class RunCalls:
 
     def __init__(
         self,
-        limits: Limits | None,
-        usage: Usage | None,
+        limits: CallLimits | None,
+        usage: Counter | None,
         message: StreamMessage,
         clock: Clock,
         is_inside: Callable[[], bool],
@@ -139,9 +179,10 @@ class RunCalls:
     def resolved(self, run: Future[StreamMessage]) -> None:
         """Note that the run's future has its result. In the thread that has resolved it."""
         if run.cancelled() or run.exception() is not None or run.result().status != "ok":
-            self._abandon()
+            self.abandon()
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Let no further call go, and none wait: its result is of no use. Any thread."""
         self._over = True
         for call in list(self._calls.values()):  # one call of a built-in, without the GIL too
             if call.limited is not None:
@@ -229,14 +270,10 @@ class RunCalls:
         limits = self._limits
         gate = None if limits is None else limits.gate_of(described)
         if limits is not None and gate is not None:
-            prompt, answer = 0, None
-            if gate.limit.tokens is not None:
-                prompt = (limits.count_tokens or _count)(described)
-                check_whole("what count_tokens returns", prompt, least=0)
-                answers = [described.parameters.get(name) for name in _ANSWER_LIMITS]
-                answer = next((each for each in answers if isinstance(each, int)), None)
             inner = batch > 1 or call.outer is not None
-            ticket = Ticket(self._clock, wait, prompt, answer, inner=inner)
+            ticket = ticket_for(
+                described, gate.limit, limits.count_tokens, self._clock, wait, inner=inner
+            )
             call.limited = _Limited(limits, gate, ticket)
         if self._over:  # what its threads go on to do is of no use
             raise asyncio.CancelledError
@@ -298,10 +335,6 @@ class RunCalls:
         # A call that was refused outright has cost no tokens.
         free = refusal is not None or (status is not None and 400 <= status <= 499)
         gate.failed(ticket, 0 if free else None, refusal)
-
-
-def _count(call: ModelCall) -> int:
-    return count_tokens_approximately(call.messages)
 
 
 def _names_in(metadata: Mapping[str, Any]) -> tuple[str, ...]:

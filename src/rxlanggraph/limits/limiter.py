@@ -7,14 +7,16 @@ from functools import partial
 from time import time as seconds_since_epoch
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rxlanggraph.concurrency.clock import Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
-from rxlanggraph.limits.gate import LimitStatistics, ModelGate, ModelLimit
+from rxlanggraph.limits.gate import LimitStatistics, ModelGate, ModelLimit, Ticket
 from rxlanggraph.limits.retrying import RetryBudget, is_transient, make_retrying
 from rxlanggraph.limits.shared import SharedWindow
+from rxlanggraph.limits.waits import Wait
 from rxlanggraph.limits.windows import Window
 from rxlanggraph.messages import StreamMessage
-from rxlanggraph.validation import check_attempts, check_function
+from rxlanggraph.validation import check_attempts, check_function, check_whole
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
 
     from rxlanggraph.state import State
 
-__all__ = ["Limits", "ModelCall"]
+__all__ = ["Limits", "ModelCall", "ticket_for"]
 
 # The key of a mapping for all models that it does not name.
 _OTHERS = "*"
 # Keys that are remembered. A bound, for keys that a function makes: those of tenants, say.
 _MOST_KEYS = 10_000
+# Parameters by which models limit their answers.
+_ANSWER_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 
 class ModelCall(NamedTuple):
@@ -172,6 +176,46 @@ class Limits:
         """Return the figures of this moment, by key. Any thread; never blocks."""
         with self._lock:
             return {key: gate.statistics() for key, gate in self._gates.items()}
+
+
+def ticket_for(
+    call: ModelCall,
+    limit: ModelLimit,
+    count_tokens: Callable[[ModelCall], int] | None,
+    clock: Clock,
+    wait: Wait | None,
+    *,
+    inner: bool,
+) -> Ticket:
+    """Make the ticket of ``call``. Any thread; blocks as ``count_tokens`` does.
+
+    Args:
+        call: The call.
+        limit: What it is under.
+        count_tokens: That of its `Limits`.
+        clock: The clock of its bridge.
+        wait: How it waits; None if it does not.
+        inner: Whether it is made within another call.
+
+    Raises:
+        InvalidTypeError: ``count_tokens`` returned something else than a number.
+        InvalidArgumentError: It returned a negative one.
+    """
+    if limit.tokens is None:
+        return Ticket(clock, wait, 0, None, inner=inner)
+    prompt = (count_tokens or _count)(call)
+    check_whole("what count_tokens returns", prompt, least=0)
+    answers = [call.parameters.get(name) for name in _ANSWER_LIMITS]
+    answer = next((each for each in answers if isinstance(each, int)), None)
+    return Ticket(clock, wait, prompt, answer, inner=inner)
+
+
+def _count(call: ModelCall) -> int:
+    from langchain_core.messages.utils import (  # noqa: PLC0415 - slow to import, and here already
+        count_tokens_approximately,
+    )
+
+    return count_tokens_approximately(call.messages)
 
 
 def _checked_state(state: object) -> State | None:

@@ -30,15 +30,16 @@ class ModelRules:
         # first run, which would block the loop.
         from rxlanggraph.limits.callbacks import RunCalls  # noqa: PLC0415
 
-        self._limits = limits
-        self._usage = usage
+        # Never changed.
+        self.limits = limits
+        self.usage = usage
         self._new = RunCalls
 
     def calls_of(
         self, message: StreamMessage, clock: Clock, is_inside: Callable[[], bool]
     ) -> RunCalls:
         """Return what its model calls tell, for one run. The arguments are those of `RunCalls`."""
-        return self._new(self._limits, self._usage, message, clock, is_inside)
+        return self._new(self.limits, self.usage, message, clock, is_inside)
 
 
 def model_rules(limits: object, usage: object) -> ModelRules | None:

@@ -70,6 +70,11 @@ class Heartbeat:
         """
         return self._refused or self._client.loop.time() >= self._until
 
+    @property
+    def remaining(self) -> float:
+        """Seconds until it is `lost`, unless renewed; 0 if it is. Any thread; never blocks."""
+        return 0.0 if self._refused else max(0.0, self._until - self._client.loop.time())
+
     async def renew(self, owner: Renewable, lease: float | None = None) -> bool:
         """Renew now, for ``lease`` seconds from now on if given. False if the server refuses."""
         began = self._client.loop.time()

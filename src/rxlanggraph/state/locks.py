@@ -58,6 +58,11 @@ class Lease:
         """
         return self._released or self._heartbeat.lost
 
+    @property
+    def remaining(self) -> float:
+        """Seconds until it is `lost`, unless renewed; 0 if it is. Any thread; never blocks."""
+        return 0.0 if self._released else self._heartbeat.remaining
+
     def check(self) -> None:
         """Raise if the lease is `lost`. Any thread; never blocks.
 

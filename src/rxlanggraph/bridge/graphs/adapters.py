@@ -46,6 +46,7 @@ __all__ = [
     "adapt_graph",
     "attempt_at",
     "attempts_at",
+    "has_steps",
 ]
 
 Graph: TypeAlias = Any
@@ -87,13 +88,15 @@ def adapt_graph(
     on_pending: OnPending = "reject",
     *,
     fence: Callable[[Any], Any] | None = None,
+    lends: bool = True,
 ) -> GraphAdapter:
     """Determine how ``graph`` is called. Any thread; never blocks.
 
     Args:
         graph: What is called.
         on_pending: What happens to new input on a thread that waits for an answer.
-        fence: Makes the saver that the graph is to use of its own one; None leaves it that.
+        fence: Makes the saver that is to be used of the graph's own one; None leaves it that.
+        lends: Whether the graph is to use it too: not one in another process.
 
     Raises:
         InvalidTypeError: It cannot be called at all, or is a graph that was not compiled.
@@ -105,8 +108,10 @@ def adapt_graph(
         if saver is None:
             return _Runnable(graph, None)
         # The further steps of a sequence would get it as well, instead of their own savers.
-        lent = None if fence is None or _has_steps(graph) else fence(saver)
-        return _Runnable(graph, ThreadGate(graph, saver, on_pending, lent))
+        if fence is None or has_steps(graph):
+            return _Runnable(graph, ThreadGate(graph, saver, on_pending))
+        saver = fence(saver)
+        return _Runnable(graph, ThreadGate(graph, saver, on_pending, saver if lends else None))
     if hasattr(graph, "compile") and hasattr(graph, "add_node"):
         raise InvalidTypeError(f"{graph!r} is not compiled; pass graph.compile()")
     if not callable(graph):
@@ -122,7 +127,8 @@ def adapt_graph(
     return _AsyncFunction(graph) if _is(inspect.iscoroutinefunction, graph) else _Function(graph)
 
 
-def _has_steps(graph: Graph) -> bool:
+def has_steps(graph: Graph) -> bool:
+    """Whether ``graph`` is a sequence, or wraps one. Any thread; never blocks."""
     return any(isinstance(getattr(layer, "steps", None), list) for layer in layers_of(graph))
 
 

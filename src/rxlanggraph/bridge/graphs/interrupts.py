@@ -242,7 +242,7 @@ class ThreadGate:
     def __init__(
         self, graph: Any, saver: Any, on_pending: OnPending, lent: Any | None = None
     ) -> None:
-        self.saver = saver if lent is None else lent
+        self.saver = saver
         self.lent = lent
         self._graph = graph
         self._rejects = on_pending == "reject"
