@@ -17,12 +17,13 @@ from unittest import mock
 from behave import given, then, when
 from behave.runner import Context
 
-from rxlanggraph.cli.journal import progress, reader, retry, workers, writer
+from rxlanggraph.cli.journal import progress, reader, retry, writer
 from rxlanggraph.cli.journal.location import parse_location
 from rxlanggraph.cli.journal.model import QUEUE
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor
 from rxlanggraph.cli.journal.status_report import status_of
+from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
 from rxlanggraph.state import Claim, State, SyncState, open_state
 from support.cli import command, durable
@@ -117,7 +118,7 @@ def step_the_journal_name_has_lost_its_answers(context: Context, name: str) -> N
 def step_a_defect_in_part(context: Context, part: str) -> None:
     owner, name = {
         "taking over the input": (reader, "task_of"),
-        "working": (workers, "result_record"),
+        "working": (RunLog, "record_of"),
         "looking how far it is": (progress, "read_progress"),
         "writing": (writer.JournalWriter, "_fill"),
     }[part]

@@ -22,7 +22,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from rxlanggraph.bridge.internal import request_drain
+from rxlanggraph.bridge.internal import count_active, request_drain
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.output_file import Output
@@ -119,7 +119,7 @@ class JournalJob:
         self._failures = _FailureCounter(options.halt)
         self._models = ModelUse(options.models, journal.state)
         self._bridge = make_bridge(made, options, self._models)
-        run_log = RunLog(self._bridge, options.retries, self._models.limits)
+        run_log = RunLog(self._bridge, options.retries, self._models, tracebacks=options.tracebacks)
         self._supervisor = Supervisor(self._stop, self._drain, self._cancel, self._in_flight)
         self._monitor = ProgressMonitor(journal.state, journal.retry)
         if options.live is not None:
@@ -132,7 +132,6 @@ class JournalJob:
             can_continue=self._can_continue,
             options=options,
             run_log=run_log,
-            models=self._models,
             lease=sharing.lease,
             max_attempts=sharing.max_attempts,
             on_answer=self._note_answer,
@@ -224,7 +223,7 @@ class JournalJob:
         return progress_as_json(self._journal.name, self._journal.run, self._monitor.progress)
 
     def _in_flight(self) -> int:
-        return self._bridge.statistics().in_flight
+        return count_active(self._bridge)
 
     # -- other threads -----------------------------------------------------------------------
 
