@@ -151,7 +151,7 @@ class JournalJob:
                 output=output,
                 errors=errors,
                 ordered=options.ordered,
-                progress=lambda: self._monitor.progress,
+                monitor=self._monitor,
                 on_end=partial(self._supervisor.post, self._part_ended, "writer"),
             )
         # Confined to the loop of the journal until the workers have ended; then the main thread's:

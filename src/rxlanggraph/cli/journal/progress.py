@@ -50,6 +50,11 @@ class RunProgress:
         return self.stats.waiting + self.stats.delayed + self.stats.claimed
 
     @property
+    def known(self) -> int:
+        """Messages that the journal has, answered or not: never fewer than before."""
+        return self.answered + self.open
+
+    @property
     def finished(self) -> bool:
         """Whether every line of the input has its answer."""
         return self.ingest.complete and not self.open
@@ -61,9 +66,8 @@ class RunProgress:
             size: Bytes of the input, or None where that is unknown. ``bytes_read`` is that, or 0
                 until the whole input was ingested.
         """
-        read = self.answered + self.open + self.ingest.invalid
         return LineCounts(
-            read=read,
+            read=self.known + self.ingest.invalid,
             ok=self.stats.completed,
             failed=self.stats.dead,
             invalid=self.ingest.invalid,
@@ -142,7 +146,7 @@ class ProgressMonitor:
             StateUnavailableError: As in `wait_finished`.
         """
         progress = await self._retry.acall(self._timed_read)
-        if self.progress.ingest.complete and not progress.ingest.complete:
+        if progress.known < self.progress.known:
             raise JournalError(
                 "the journal has lost data that its server had acknowledged; have the server write "
                 "to disk, and begin a new journal"
@@ -153,6 +157,10 @@ class ProgressMonitor:
     async def _timed_read(self) -> RunProgress:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        progress = await read_progress(self._state)
+        ingest = self.progress.ingest
+        if ingest.complete:  # it stays so
+            progress = RunProgress(ingest, await self._state.stats(QUEUE))
+        else:
+            progress = await read_progress(self._state)
         self._read_seconds = loop.time() - began  # of this attempt alone
         return progress

@@ -29,7 +29,7 @@ from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.cli.formats.records import invalid_record, to_line
 from rxlanggraph.cli.journal.model import QUEUE, dead_record, line_from, message_id
 from rxlanggraph.cli.journal.output_file import ExistingRecord, Output
-from rxlanggraph.cli.journal.progress import RunProgress
+from rxlanggraph.cli.journal.progress import ProgressMonitor, RunProgress
 from rxlanggraph.cli.journal.reader import InputFile
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.line_tracker import line_ranges
@@ -146,7 +146,7 @@ class JournalWriter:
         output: Where results go.
         errors: Where records that are not ok go, with the raw line; None: to ``output``.
         ordered: Whether the order is that of the input.
-        progress: Returns the progress of the run, as last read.
+        monitor: Has the progress of the run, as last read.
         on_end: Called in that thread when it ends, with the error that ended it, or None.
     """
 
@@ -158,7 +158,7 @@ class JournalWriter:
         output: Output,
         errors: Output | None,
         ordered: bool,
-        progress: Callable[[], RunProgress],
+        monitor: ProgressMonitor,
         on_end: Callable[[Exception | None], None],
     ) -> None:
         self._results = ResultReader(journal)
@@ -167,7 +167,7 @@ class JournalWriter:
         self._output = output
         self._errors = errors
         self._ordered = ordered
-        self._progress = progress
+        self._monitor = monitor
         self._on_end = on_end
         self._ending = threading.Event()
         self._stopped = threading.Event()
@@ -425,7 +425,7 @@ class JournalWriter:
         knows of as many answers as the journal counts; at the end of the run, to the last line.
         """
         # As of the last search: the answers of this process that it counts are reported by now.
-        progress, self._last_progress = self._last_progress, self._progress()
+        progress, self._last_progress = self._last_progress, self._monitor.progress
         ending = self._ending.is_set()
         if not ending and (progress is self._searched or not self._lacks(progress)):
             return 0
