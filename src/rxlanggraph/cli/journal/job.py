@@ -230,6 +230,7 @@ class JournalJob:
     def _note_answer(self, line: int, ok: bool, text: str) -> None:
         """On the loop of the journal."""
         self._answered += 1
+        self._monitor.note_answered()
         if self._writer is not None:
             self._writer.note_answered(line, LineResult(ok, text))
         self._count(1, 0 if ok else 1)

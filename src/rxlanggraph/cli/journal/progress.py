@@ -17,6 +17,7 @@ from rxlanggraph.cli.journal.retry import JournalRetry
 from rxlanggraph.cli.pipeline.line_tracker import LineCounts
 from rxlanggraph.live.schema import JournalProgress
 from rxlanggraph.state import QueueStats, State
+from rxlanggraph.state.polling import wait_for_notification
 
 __all__ = ["ProgressMonitor", "RunProgress", "progress_as_json", "read_progress"]
 
@@ -122,6 +123,9 @@ class ProgressMonitor:
         self._state = state
         self._retry = retry
         self._read_seconds = 0.0
+        # Answers of this process since the last read; and set when they may have ended the run.
+        self._answered = 0
+        self._ended = asyncio.Event()
         self.progress = RunProgress()
         self.has_read = False
 
@@ -136,7 +140,16 @@ class ProgressMonitor:
             if self.progress.finished:
                 return
             pause = max(_MIN_PAUSE, _PAUSE_PER_READ * self._read_seconds)
-            await asyncio.sleep(min(pause, _MAX_PAUSE))
+            await wait_for_notification(self._ended, min(pause, _MAX_PAUSE))
+
+    def note_answered(self) -> None:
+        """Note that this process has answered a message.
+
+        What breaks without it: the end of a run is noticed up to a pause too late.
+        """
+        self._answered += 1
+        if self._answered >= self.progress.open:
+            self._ended.set()
 
     async def refresh(self) -> None:
         """Read once.
@@ -157,6 +170,8 @@ class ProgressMonitor:
     async def _timed_read(self) -> RunProgress:
         loop = asyncio.get_running_loop()
         began = loop.time()
+        self._answered = 0
+        self._ended.clear()
         ingest = self.progress.ingest
         if ingest.complete:  # it stays so
             progress = RunProgress(ingest, await self._state.stats(QUEUE))

@@ -8,7 +8,7 @@ there is room for at that moment: one of a slow graph, hundreds of a quick one. 
 ahead of the runs only as far as the rate of answers shows that they begin soon:
 
     held     claimed, and neither answered nor given back yet: ahead, running, or to be stored
-    ahead    claimed, and not begun: no more than were answered in the last tenth of a second
+    ahead    claimed, and not begun: no more than were answered lately in a tenth of a second
 
 If a process dies, each line that it holds loses an attempt. So no line is ahead while the process
 holds a line that was claimed before, as that may have killed its worker.
@@ -141,7 +141,8 @@ class _Claims:
 
     def adapt(self) -> None:
         """Decide how many lines may be ahead; called once in each period."""
-        answered, self._answered = self._answered, 0
+        # By half at most: a disk, or a busy machine, may hold the answers of a moment up.
+        answered, self._answered = max(self._answered, self._allowed // 2), 0
         self._allowed = min(answered, self._max_ahead) if answered >= _BUSY else 0
         self._changed.set()
 
