@@ -28,9 +28,10 @@ from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor, progress_as_json
 from rxlanggraph.cli.journal.reader import Ingester, InputFile
+from rxlanggraph.cli.journal.results import LineResult
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.journal.workers import JournalWorkers
-from rxlanggraph.cli.journal.writer import JournalWriter, LineResult
+from rxlanggraph.cli.journal.writer import JournalWriter
 from rxlanggraph.cli.loading import can_continue
 from rxlanggraph.cli.pipeline.job import CLOSE_SECONDS, JobOptions, close_bridge, make_bridge
 from rxlanggraph.cli.pipeline.limits import FailureLimit
