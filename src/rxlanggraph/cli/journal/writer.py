@@ -269,7 +269,7 @@ class JournalWriter:
                 self._due.append(number)
         due = (self._due.popleft() for _ in range(min(_CHUNK, len(self._due))))
         chunk = [number for number in due if number in self._unread]
-        found = self._read(chunk, any_failed=True)
+        found = self._read(chunk, any_failed=True) if chunk else 0
         for number in chunk:
             if number in self._unread:
                 self._answered.discard(number)  # it had failed, and was requeued
