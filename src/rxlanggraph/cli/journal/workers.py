@@ -238,8 +238,8 @@ class JournalWorkers:
         self._cancelling = True
         self.stop()
 
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        self._group.create_task(coroutine)
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._group.create_task(coroutine)
 
     # -- running -----------------------------------------------------------------------------
 
@@ -247,10 +247,10 @@ class JournalWorkers:
         lines = await self._claims.next(self._is_any_ahead)
         if self._claims.suspects:
             self._runs.take_back_ahead()
-            # Before any of them begins: it may end this process at once.
             places = self._runs.places
-            await asyncio.gather(*map(self._give_back, lines[places:]))
-            lines = lines[:places]
+            lines, surplus = lines[:places], lines[places:]
+            if surplus:  # before any line begins, as that may end this process at once
+                await asyncio.wait([self._start(self._give_back(held)) for held in surplus])
         for held in lines:
             if self._runs.prepares:
                 self._start(self._prepare_and_begin(held))
