@@ -310,6 +310,15 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And "out.jsonl" has each of the 300 lines once
     And the graph ran 300 times
 
+  @once
+  Scenario: A line claimed ahead runs although the loop of the journal stands still
+    Given 300 lines of 3 threads in "many.jsonl"
+    And the loop of the journal stands still once, until a line that is ahead has run
+    When I run "rxlanggraph run graphs.py:double -i many.jsonl -o out.jsonl -j 1 --journal j"
+    Then the exit status is 0
+    And it stood still, and "out.jsonl" has each of the 300 lines once
+    And the graph ran 300 times
+
   # -- the output --------------------------------------------------------------------------------
 
   Scenario Outline: An output with <what> at its end is repaired, with <option>

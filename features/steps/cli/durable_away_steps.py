@@ -22,7 +22,7 @@ from support.cli import command
 from support.concurrency.patching import patch
 from support.state.state_world import claimed, world
 
-BEGUN = RunProgress(IngestProgress(line=1, messages=1, complete=True), QueueStats(waiting=1))
+BEGUN = RunProgress(IngestProgress(line=1, messages=1), QueueStats(waiting=1))
 FINISHED = RunProgress(IngestProgress(line=1, messages=1, complete=True), QueueStats(completed=1))
 
 

@@ -18,12 +18,15 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.cli.journal import progress, reader, retry, workers, writer
+from rxlanggraph.cli.journal.line_runs import HeldLine, LineRuns
 from rxlanggraph.cli.journal.location import parse_location
 from rxlanggraph.cli.journal.model import QUEUE
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor
 from rxlanggraph.cli.journal.status_report import status_of
+from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.messages import StreamMessage
 from rxlanggraph.state import Claim, State, SyncState, open_state
 from support.cli import command, durable
 from support.concurrency.patching import patch
@@ -117,7 +120,7 @@ def step_the_journal_name_has_lost_its_answers(context: Context, name: str) -> N
 def step_a_defect_in_part(context: Context, part: str) -> None:
     owner, name = {
         "taking over the input": (reader, "task_of"),
-        "working": (workers, "result_record"),
+        "working": (RunLog, "record_of"),
         "looking how far it is": (progress, "read_progress"),
         "writing": (writer.JournalWriter, "_fill"),
     }[part]
@@ -277,11 +280,33 @@ def step_the_failures_are_requeued_while_the_last_record_is_written(context: Con
     patch(context, ProgressMonitor, "wait_finished", stay)
 
 
+@given("the loop of the journal stands still once, until a line that is ahead has run")
+def step_the_loop_of_the_journal_stands_still_once_until_a_line(context: Context) -> None:
+    begin, context.stood_still = LineRuns.begin, []
+
+    def begin_and_wait(runs: LineRuns, held: HeldLine, message: StreamMessage) -> None:
+        begin(runs, held, message)
+        if runs.first_ahead is held and not context.stood_still:
+            (*_, run) = runs._lines
+            context.stood_still.append(run.result(LIMIT).status)  # on the loop of the journal
+
+    patch(context, workers, "_BUSY", 1)
+    patch(context, LineRuns, "begin", begin_and_wait)
+
+
 # -- what came out -----------------------------------------------------------------------------
 
 
 def numbers_in(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
+
+
+@then('it stood still, and "{name}" has each of the {count:d} lines once')
+def step_it_stood_still_and_name_has_each_of_the_count_lines_once(
+    context: Context, name: str, count: int
+) -> None:
+    assert context.stood_still == ["ok"], context.stood_still
+    assert sorted(durable.lines_of(context.folder / name)) == [*range(1, count + 1)]
 
 
 @then('the lines of "{name}" are "{numbers}" in this order')

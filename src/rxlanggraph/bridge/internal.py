@@ -5,7 +5,9 @@ Functions beside `RxPyLangGraphBridge`, whose own names are its contract and not
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 from typing import Any, Literal, Unpack
 
 from reactivex import Observable
@@ -18,13 +20,20 @@ from rxlanggraph.bridge.bridge import (
 )
 from rxlanggraph.bridge.graphs.adapters import Graph
 from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
-from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run import Phase, Run
 from rxlanggraph.bridge.run_options import RunOptions
 from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.bridge.watched import WatchedBridge
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["count_active", "request_drain", "single_lane_operator", "submitter", "watched"]
+__all__ = [
+    "cancel_unstarted",
+    "count_active",
+    "request_drain",
+    "single_lane_operator",
+    "submitter",
+    "watched",
+]
 
 
 def single_lane_operator(
@@ -89,6 +98,28 @@ def submitter(
         return bridge._engine.submit(*options.bind(message, None), bridge)
 
     return submit
+
+
+def cancel_unstarted(bridge: RxPyLangGraphBridge, runs: Sequence[Run]) -> None:
+    """Cancel those of ``runs`` that have not begun by the time the loop sees to it.
+
+    Any thread; never blocks. What breaks with `Run.cancel`: a run that begins at that moment is
+    stopped in the middle of its work.
+
+    Args:
+        bridge: The bridge that all of them were submitted to.
+        runs: The runs.
+    """
+    loop = bridge._engine.inbox.loop
+    if loop is not None and runs:
+        with contextlib.suppress(RuntimeError):  # it is closed, which ends its runs
+            loop.call_soon_threadsafe(_cancel_unstarted, runs, context=Context())
+
+
+def _cancel_unstarted(runs: Sequence[Run]) -> None:
+    for run in runs:
+        if run.phase in {Phase.NEW, Phase.WAITING}:
+            run.cancel()
 
 
 def request_drain(bridge: RxPyLangGraphBridge) -> None:

@@ -209,6 +209,7 @@ class Claim:
         async def one() -> list[bool]:
             return [await call()]
 
+        self._client.check_open()
         if await _Ending([self], end, one).run(self._client):
             raise self._lost_error(end)
 
@@ -285,8 +286,7 @@ class _Ending:
         self._began = False
 
     async def run(self, client: BackendClient) -> list[Claim]:
-        """End the claims; return those that are lost."""
-        client.check_open()
+        """End the claims; return those that are lost. The state is open."""
         for claim in self._claims:
             claim._check_open(self._end)
         # Set before the first await: of two tasks that end a claim concurrently, the second gets

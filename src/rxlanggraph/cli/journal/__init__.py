@@ -8,7 +8,11 @@ A map; each imports only from those above it.
     output_file      outputs: locked, read and truncated
     reader           reader thread: the input -> tasks of the journal
     progress         the progress of the run, in all of its processes
-    workers          tasks of the journal -> answers in it
+    line_runs        claimed lines -> results of their runs
+    answers          results -> answers in the journal
+    workers          tasks of the journal -> answers in it: both of them, and the claims
+    results          reads answers from the journal
+    repair           what of the outputs stays when a writer begins
     writer           writer thread: answers of the journal -> records
     job              all of them together, in one process
     run              from the command's options to a job

@@ -22,15 +22,16 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from rxlanggraph.bridge.internal import request_drain
+from rxlanggraph.bridge.internal import count_active, request_drain
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor, progress_as_json
 from rxlanggraph.cli.journal.reader import Ingester, InputFile
+from rxlanggraph.cli.journal.results import LineResult
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.journal.workers import JournalWorkers
-from rxlanggraph.cli.journal.writer import JournalWriter, LineResult
+from rxlanggraph.cli.journal.writer import JournalWriter
 from rxlanggraph.cli.loading import can_continue
 from rxlanggraph.cli.pipeline.job import CLOSE_SECONDS, JobOptions, close_bridge, make_bridge
 from rxlanggraph.cli.pipeline.limits import FailureLimit
@@ -119,7 +120,7 @@ class JournalJob:
         self._failures = _FailureCounter(options.halt)
         self._models = ModelUse(options.models, journal.state)
         self._bridge = make_bridge(made, options, self._models)
-        run_log = RunLog(self._bridge, options.retries, self._models.limits)
+        run_log = RunLog(self._bridge, options.retries, self._models, tracebacks=options.tracebacks)
         self._supervisor = Supervisor(self._stop, self._drain, self._cancel, self._in_flight)
         self._monitor = ProgressMonitor(journal.state, journal.retry)
         if options.live is not None:
@@ -132,7 +133,6 @@ class JournalJob:
             can_continue=self._can_continue,
             options=options,
             run_log=run_log,
-            models=self._models,
             lease=sharing.lease,
             max_attempts=sharing.max_attempts,
             on_answer=self._note_answer,
@@ -152,7 +152,7 @@ class JournalJob:
                 output=output,
                 errors=errors,
                 ordered=options.ordered,
-                progress=lambda: self._monitor.progress,
+                monitor=self._monitor,
                 on_end=partial(self._supervisor.post, self._part_ended, "writer"),
             )
         # Confined to the loop of the journal until the workers have ended; then the main thread's:
@@ -224,13 +224,14 @@ class JournalJob:
         return progress_as_json(self._journal.name, self._journal.run, self._monitor.progress)
 
     def _in_flight(self) -> int:
-        return self._bridge.statistics().in_flight
+        return count_active(self._bridge)
 
     # -- other threads -----------------------------------------------------------------------
 
     def _note_answer(self, line: int, ok: bool, text: str) -> None:
         """On the loop of the journal."""
         self._answered += 1
+        self._monitor.note_answered()
         if self._writer is not None:
             self._writer.note_answered(line, LineResult(ok, text))
         self._count(1, 0 if ok else 1)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 from rxlanggraph.cli.errors import JournalMismatchError, OutputError
 from rxlanggraph.cli.formats.sinks import Sink
 
-__all__ = ["ExistingRecord", "Output", "open_output"]
+__all__ = ["ExistingRecord", "Output", "Outputs", "open_output"]
 
 
 class ExistingRecord(NamedTuple):
@@ -94,6 +94,27 @@ class Output(Sink):
             self._file.seek(end)
         except OSError as error:
             raise OutputError(f"cannot write {self.name}: {error.strerror or error}") from error
+
+
+class Outputs(NamedTuple):
+    """The outputs of one run.
+
+    Attributes:
+        results: Where records go.
+        failures: Where those go that are not ok; None: to ``results`` too.
+    """
+
+    results: Output
+    failures: Output | None
+
+    @property
+    def all(self) -> list[Output]:
+        """Each of them."""
+        return [self.results] if self.failures is None else [self.results, self.failures]
+
+    def of(self, ok: bool) -> Output:
+        """Return where a record goes that is ok, or is not."""
+        return self.results if ok or self.failures is None else self.failures
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from rxlanggraph.cli.journal.retry import JournalRetry
 from rxlanggraph.cli.pipeline.line_tracker import LineCounts
 from rxlanggraph.live.schema import JournalProgress
 from rxlanggraph.state import QueueStats, State
+from rxlanggraph.state.polling import wait_for_notification
 
 __all__ = ["ProgressMonitor", "RunProgress", "progress_as_json", "read_progress"]
 
@@ -50,6 +51,11 @@ class RunProgress:
         return self.stats.waiting + self.stats.delayed + self.stats.claimed
 
     @property
+    def known(self) -> int:
+        """Messages that the journal has, answered or not: never fewer than before."""
+        return self.answered + self.open
+
+    @property
     def finished(self) -> bool:
         """Whether every line of the input has its answer."""
         return self.ingest.complete and not self.open
@@ -61,9 +67,8 @@ class RunProgress:
             size: Bytes of the input, or None where that is unknown. ``bytes_read`` is that, or 0
                 until the whole input was ingested.
         """
-        read = self.answered + self.open + self.ingest.invalid
         return LineCounts(
-            read=read,
+            read=self.known + self.ingest.invalid,
             ok=self.stats.completed,
             failed=self.stats.dead,
             invalid=self.ingest.invalid,
@@ -118,6 +123,9 @@ class ProgressMonitor:
         self._state = state
         self._retry = retry
         self._read_seconds = 0.0
+        # Answers of this process since the last read; and set when they may have ended the run.
+        self._answered = 0
+        self._ended = asyncio.Event()
         self.progress = RunProgress()
         self.has_read = False
 
@@ -132,7 +140,16 @@ class ProgressMonitor:
             if self.progress.finished:
                 return
             pause = max(_MIN_PAUSE, _PAUSE_PER_READ * self._read_seconds)
-            await asyncio.sleep(min(pause, _MAX_PAUSE))
+            await wait_for_notification(self._ended, min(pause, _MAX_PAUSE))
+
+    def note_answered(self) -> None:
+        """Note that this process has answered a message.
+
+        What breaks without it: the end of a run is noticed up to a pause too late.
+        """
+        self._answered += 1
+        if self._answered >= self.progress.open:
+            self._ended.set()
 
     async def refresh(self) -> None:
         """Read once.
@@ -142,7 +159,7 @@ class ProgressMonitor:
             StateUnavailableError: As in `wait_finished`.
         """
         progress = await self._retry.acall(self._timed_read)
-        if self.progress.ingest.complete and not progress.ingest.complete:
+        if progress.known < self.progress.known:
             raise JournalError(
                 "the journal has lost data that its server had acknowledged; have the server write "
                 "to disk, and begin a new journal"
@@ -153,6 +170,12 @@ class ProgressMonitor:
     async def _timed_read(self) -> RunProgress:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        progress = await read_progress(self._state)
+        self._answered = 0
+        self._ended.clear()
+        ingest = self.progress.ingest
+        if ingest.complete:  # it stays so
+            progress = RunProgress(ingest, await self._state.stats(QUEUE))
+        else:
+            progress = await read_progress(self._state)
         self._read_seconds = loop.time() - began  # of this attempt alone
         return progress

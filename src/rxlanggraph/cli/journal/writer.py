@@ -1,9 +1,7 @@
 """JournalWriter: from answers in the journal to records in the outputs, each once.
 
 The journal defines what is answered, the files show what is written. A writer begins by repairing
-its files: it keeps the longest prefix of complete records of this run, each consistent with the
-journal, in its place and not a duplicate. It cuts off the rest, and writes it again from the
-journal.
+its files (`OutputRepair`), and writes what is missing in them from the journal.
 
 Failures can become stale: any process may requeue them, and be killed before it writes their new
 answers. The writer therefore compares its failures with the journal once more after the workers of
@@ -20,23 +18,23 @@ from __future__ import annotations
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, NamedTuple
 
 from rxlanggraph.cli.errors import JournalError
 from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.cli.formats.records import invalid_record, to_line
-from rxlanggraph.cli.journal.model import QUEUE, dead_record, line_from, message_id
-from rxlanggraph.cli.journal.output_file import ExistingRecord, Output
-from rxlanggraph.cli.journal.progress import RunProgress
+from rxlanggraph.cli.journal.model import message_id
+from rxlanggraph.cli.journal.output_file import Output, Outputs
+from rxlanggraph.cli.journal.progress import ProgressMonitor, RunProgress
 from rxlanggraph.cli.journal.reader import InputFile
+from rxlanggraph.cli.journal.repair import LineBitmap, OutputRepair
+from rxlanggraph.cli.journal.results import LineResult, ResultReader
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.line_tracker import line_ranges
 from rxlanggraph.errors import encodable
-from rxlanggraph.state import DeadLetter
 
-__all__ = ["JournalWriter", "LineResult", "ResultReader"]
+__all__ = ["JournalWriter"]
 
 # Lines looked up in the journal at a time. A guess.
 _CHUNK = 500
@@ -55,88 +53,6 @@ _MAX_PAUSE = 0.25
 _LINES_NAMED = 20
 
 
-class LineResult(NamedTuple):
-    """The record of a line, as JSON text without a newline."""
-
-    ok: bool
-    text: str
-
-
-class ResultReader:
-    """Reads answers from a journal, and retries while its server does not answer.
-
-    Any thread but that of the journal's loop; its methods block.
-
-    Args:
-        journal: Where the answers are.
-    """
-
-    def __init__(self, journal: OpenJournal) -> None:
-        self._state = journal.state.sync
-        self._run = journal.run
-        self._retry = journal.retry.call
-
-    def any_pending(self) -> bool:
-        """Whether a message waits for its answer at this moment."""
-        stats = self._retry(self._state.stats, QUEUE)
-        return stats.waiting + stats.delayed + stats.claimed > 0
-
-    def read(self, numbers: Sequence[int], *, any_failed: bool) -> dict[int, LineResult]:
-        """Return the answers to these lines; lines without an answer are left out.
-
-        Args:
-            numbers: The numbers of the lines.
-            any_failed: Whether to look for failures too, which costs a second request.
-        """
-        if not numbers:
-            return {}
-        keys = [str(number) for number in numbers]
-        good = self._retry(self._state.results, QUEUE, keys=keys)
-        results = {int(key): LineResult(True, text) for key, text in good.items()}
-        rest = [key for key in keys if key not in good]
-        if rest and any_failed:
-            dead = self._retry(self._state.dead_letters, QUEUE, keys=rest)
-            results |= {line_from(letter.item).line: self._failure(letter) for letter in dead}
-        return results
-
-    def _failure(self, letter: DeadLetter) -> LineResult:
-        if isinstance(letter.error, str):
-            return LineResult(False, letter.error)  # the record, as a worker stored it
-        encoded, _ = to_line(dead_record(self._run, letter))
-        return LineResult(False, encoded.decode().rstrip("\n"))
-
-
-class _LineBitmap:
-    """A set of line numbers, with a byte for each number instead of an object."""
-
-    def __init__(self) -> None:
-        self._flags = bytearray()
-        self._count = 0
-        self.highest = 0
-
-    def add(self, number: int) -> None:
-        """Add a number, counted from 1."""
-        if number >= len(self._flags):
-            self._flags.extend(bytes(number + 1))
-        self._count += not self._flags[number]
-        self._flags[number] = 1
-        self.highest = max(self.highest, number)
-
-    def discard(self, number: int) -> None:
-        """Remove a number if it is in the set; `highest` stays as it is."""
-        if number in self:
-            self._flags[number] = 0
-            self._count -= 1
-
-    def __len__(self) -> int:
-        """How many numbers are in the set."""
-        return self._count
-
-    def __contains__(self, number: int) -> bool:
-        """Whether the number is in the set."""
-        return 0 <= number < len(self._flags) and bool(self._flags[number])
-
-
 class JournalWriter:
     """Writes the output of a journal's run, in a thread of its own.
 
@@ -146,7 +62,7 @@ class JournalWriter:
         output: Where results go.
         errors: Where records that are not ok go, with the raw line; None: to ``output``.
         ordered: Whether the order is that of the input.
-        progress: Returns the progress of the run, as last read.
+        monitor: Has the progress of the run, as last read.
         on_end: Called in that thread when it ends, with the error that ended it, or None.
     """
 
@@ -158,16 +74,15 @@ class JournalWriter:
         output: Output,
         errors: Output | None,
         ordered: bool,
-        progress: Callable[[], RunProgress],
+        monitor: ProgressMonitor,
         on_end: Callable[[Exception | None], None],
     ) -> None:
         self._results = ResultReader(journal)
         self._run = journal.run
         self._input = source
-        self._output = output
-        self._errors = errors
+        self._outputs = Outputs(output, errors)
         self._ordered = ordered
-        self._progress = progress
+        self._monitor = monitor
         self._on_end = on_end
         self._ending = threading.Event()
         self._stopped = threading.Event()
@@ -176,8 +91,18 @@ class JournalWriter:
         # thread, emptied by the writer thread; each is a single step of a deque.
         self._reported: deque[tuple[int, LineResult | None]] = deque()
         # The rest is confined to the writer thread.
+        # Lines known to be answered.
+        self._answered = LineBitmap()
+        self._repair = OutputRepair(
+            self._results,
+            journal.run,
+            source,
+            self._outputs,
+            answered=self._answered,
+            ordered=ordered,
+        )
         # Lines whose record is in the outputs.
-        self._written = _LineBitmap()
+        self._written = LineBitmap()
         # Those of them that failed, with the hash of the journal's record.
         self._failed: dict[int, int] = {}
         # Lines that wait for their record to be written, with their text if it may be quoted.
@@ -186,9 +111,7 @@ class JournalWriter:
         self._unread: dict[int, None] = {}
         # Those of them whose record is read, with the output that it is for.
         self._ready: dict[int, tuple[Output, bytes]] = {}
-        # Lines known to be answered.
-        self._answered = _LineBitmap()
-        # Those of them to look up next.
+        # Those of them, known to be answered, to look up next.
         self._due: deque[int] = deque()
         # The progress at the last search, and the one for which a search found nothing.
         self._last_progress = RunProgress()
@@ -232,26 +155,23 @@ class JournalWriter:
             self._write()
         except Exception as error:
             crash = error
-        for output in self._outputs():
+        for output in self._outputs.all:
             try:
                 output.close()
             except Exception as error:
                 crash = crash or error
         self._on_end(crash)
 
-    def _outputs(self) -> list[Output]:
-        return [self._output] if self._errors is None else [self._output, self._errors]
-
     def _write(self) -> None:
-        while not all(output.try_lock() for output in self._outputs()):
+        while not all(output.try_lock() for output in self._outputs.all):
             if self._stopped.wait(_MAX_PAUSE) or (self._ending.is_set() and not self._complete):
                 return
-        self._repair()
+        self._written, self._failed = self._repair.repair()
         while self._copy():
             self._ending.wait()
             if self._stopped.is_set() or not self._any_stale():
                 return
-            self._repair()
+            self._written, self._failed = self._repair.repair()
 
     def _any_stale(self) -> bool:
         """Whether a failed line has a different answer by now; one without any is not stale."""
@@ -261,69 +181,6 @@ class JournalWriter:
                 if result.ok or hash(result.text) != self._failed[number]:
                     return True
         return False
-
-    # -- repairing the outputs ---------------------------------------------------------------
-
-    def _repair(self) -> None:
-        """Cut each output after its longest valid prefix; note the records in it."""
-        self._written, self._failed = _LineBitmap(), {}
-        for output in self._outputs():
-            output.cut(self._valid_prefix(output, None))
-        gap = self._first_gap() if self._ordered else None
-        if gap is not None and self._written.highest > gap:
-            self._written, self._failed = _LineBitmap(), {}
-            for output in self._outputs():
-                output.cut(self._valid_prefix(output, gap))
-
-    def _valid_prefix(self, output: Output, before: int | None) -> int:
-        """Return the length of the valid prefix in bytes, and note the lines in it.
-
-        Args:
-            output: The output to read.
-            before: The prefix ends before this line; None for no such limit.
-        """
-        end, last = 0, 0
-        found = output.existing_records()
-        while chunk := list(islice(found, _CHUNK)):
-            results = self._results.read(_failed_lines(chunk), any_failed=True)
-            for record, record_end in chunk:
-                number = record.get("line")
-                if not isinstance(number, int) or not 0 < number <= self._input.size + 1:
-                    return end
-                if not self._is_valid(output, record, results):
-                    return end
-                if (self._ordered and number <= last) or (before is not None and number >= before):
-                    return end
-                self._written.add(number)
-                if record.get("status") != "invalid":
-                    self._answered.add(number)
-                if number in results:
-                    self._failed[number] = hash(results[number].text)
-                end, last = record_end, number
-        return end
-
-    def _is_valid(
-        self, output: Output, record: dict[str, Any], results: dict[int, LineResult]
-    ) -> bool:
-        number, status = record["line"], record.get("status")
-        if record.get("id") != message_id(self._run, number) or number in self._written:
-            return False
-        if output is not self._output_for(status == "ok"):
-            return False
-        if status in ("ok", "invalid"):
-            return True  # final: a requeue changes failures only
-        result = results.get(number)
-        written = {key: value for key, value in record.items() if key != "raw"}
-        return result is not None and not result.ok and json.loads(result.text) == written
-
-    def _output_for(self, ok: bool) -> Output:
-        return self._output if ok or self._errors is None else self._errors
-
-    def _first_gap(self) -> int | None:
-        source = self._input.open()
-        with source.stream:
-            numbers = (line.number for line in source.lines)
-            return next((number for number in numbers if number not in self._written), None)
 
     # -- writing the missing records ---------------------------------------------------------
 
@@ -368,12 +225,12 @@ class JournalWriter:
             )
 
     def _fill(self, missing: Iterator[InputLine]) -> None:
-        held = sum(map(len, self._window.values())) if self._errors is not None else 0
+        held = sum(map(len, self._window.values())) if self._outputs.failures is not None else 0
         while len(self._window) < _WINDOW and held < _WINDOW_CHARACTERS:
             line = next(missing, None)
             if line is None:
                 return
-            self._window[line.number] = "" if self._errors is None else line.raw
+            self._window[line.number] = "" if self._outputs.failures is None else line.raw
             held += len(self._window[line.number])
             if line.problem is None:
                 self._unread[line.number] = None
@@ -386,10 +243,10 @@ class JournalWriter:
 
     def _put(self, number: int, ok: bool, encoded: bytes) -> None:
         """Queue a record for its output; in the file of failures, with its raw line."""
-        if not ok and self._errors is not None:
+        if not ok and self._outputs.failures is not None:
             raw = {"raw": encodable(self._window[number])}
             encoded, _ = to_line(json.loads(encoded) | raw)
-        self._ready[number] = (self._output_for(ok), encoded)
+        self._ready[number] = (self._outputs.of(ok), encoded)
 
     def _write_ready(self) -> None:
         for number in list(self._window if self._ordered else self._ready):
@@ -412,7 +269,7 @@ class JournalWriter:
                 self._due.append(number)
         due = (self._due.popleft() for _ in range(min(_CHUNK, len(self._due))))
         chunk = [number for number in due if number in self._unread]
-        found = self._read(chunk, any_failed=True)
+        found = self._read(chunk, any_failed=True) if chunk else 0
         for number in chunk:
             if number in self._unread:
                 self._answered.discard(number)  # it had failed, and was requeued
@@ -425,7 +282,7 @@ class JournalWriter:
         knows of as many answers as the journal counts; at the end of the run, to the last line.
         """
         # As of the last search: the answers of this process that it counts are reported by now.
-        progress, self._last_progress = self._last_progress, self._progress()
+        progress, self._last_progress = self._last_progress, self._monitor.progress
         ending = self._ending.is_set()
         if not ending and (progress is self._searched or not self._lacks(progress)):
             return 0
@@ -461,11 +318,3 @@ class JournalWriter:
         if not result.ok:
             self._failed[number] = hash(result.text)
         self._put(number, result.ok, result.text.encode() + b"\n")
-
-
-def _failed_lines(chunk: Iterable[ExistingRecord]) -> list[int]:
-    """Return the numbers of the records that a requeue can make stale."""
-    numbers = (
-        record.get("line") for record, _ in chunk if record.get("status") not in ("ok", "invalid")
-    )
-    return [number for number in numbers if isinstance(number, int)]

@@ -190,7 +190,9 @@ class Job:
         self._bridge = make_bridge(made, options, self._models)
         if options.live is not None:
             options.live.show(self._bridge)
-        self._run_log = RunLog(self._bridge, options.retries, self._models.limits)
+        self._run_log = RunLog(
+            self._bridge, options.retries, self._models, tracebacks=options.tracebacks
+        )
         self._reader = InputReader(
             source,
             self._tracker,
@@ -204,9 +206,7 @@ class Job:
             output,
             errors,
             ordered=options.ordered,
-            tracebacks=options.tracebacks,
-            failed_attempts=self._run_log.take_failed_attempts,
-            usage=self._models.record_of,
+            record_of=self._run_log.record_of,
             on_record=self._record_written,
             on_failure=self._writing_failed,
             on_end=lambda crash: self._post(self._writer_ended, crash),

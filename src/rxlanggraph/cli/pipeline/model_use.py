@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.limits import Limits, ModelLimit, Price, Spent, Usage
 from rxlanggraph.limits.usage import priced, sum_of
-from rxlanggraph.messages import StreamMessage
 
 if TYPE_CHECKING:
     from rxlanggraph.state import State
@@ -63,11 +62,6 @@ class ModelUse:
     def spent(self) -> Spent | None:
         """Return what all runs have used; None if it is not counted. Any thread."""
         return None if self.usage is None else self.usage.total()
-
-    def record_of(self, result: StreamMessage) -> dict[str, Any]:
-        """Return what the run of a result has used, as a part of its record. Any thread."""
-        models = {} if self.usage is None else self.usage.models_of(result)
-        return {model: spent._asdict() for model, spent in models.items()}
 
 
 def add_record(

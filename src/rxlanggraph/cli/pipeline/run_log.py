@@ -1,4 +1,4 @@
-"""RunLog: what happens to the runs of a job: which attempts failed, and messages for the log.
+"""RunLog: what happens to the runs of a job: which attempts failed, messages for the log, records.
 
 Hooks cost every run some time, so they are added only where there is something to tell.
 """
@@ -15,8 +15,9 @@ from tenacity import AsyncRetrying, RetryCallState
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge.graphs.attempts import retry_policy
 from rxlanggraph.cli.formats.failures import failure_of
+from rxlanggraph.cli.formats.records import Record, result_record
+from rxlanggraph.cli.pipeline.model_use import ModelUse
 from rxlanggraph.hooks import Hooks, RunEnded, RunStarted
-from rxlanggraph.limits import Limits
 from rxlanggraph.messages import StreamMessage
 
 __all__ = ["RunLog"]
@@ -34,15 +35,19 @@ class RunLog(Hooks):
     Args:
         bridge: The bridge of the job.
         retries: How often a message is retried.
-        limits: The limits of models: with them, only failures that are transient are retried.
+        models: What the runs may ask of models, and have used. With limits, only failures that are
+            transient are retried.
+        tracebacks: Whether the error in a record has its traceback.
 
     Attributes:
         retry: The policy for the bridge's ``retry=``; None without retries.
     """
 
     def __init__(
-        self, bridge: RxPyLangGraphBridge, retries: int, limits: Limits | None = None
+        self, bridge: RxPyLangGraphBridge, retries: int, models: ModelUse, *, tracebacks: bool
     ) -> None:
+        self._models = models
+        self._tracebacks = tracebacks
         # A leaf; a plain Lock, since neither signal handlers nor finalizers come here. Guards the
         # field after it.
         self._lock = threading.Lock()
@@ -50,16 +55,32 @@ class RunLog(Hooks):
         self._failed: dict[str, list[_Failure]] = {}
         self.retry: AsyncRetrying | None = None
         if retries:
+            limits = models.limits
             retry = retry_policy(retries) if limits is None else limits.retrying(retries + 1)
             assert retry is not None
             self.retry = retry.copy(before_sleep=self._attempt_failed)
         if retries or _log.isEnabledFor(logging.INFO):
             bridge.add_hooks(self)
 
-    def take_failed_attempts(self, message_id: str) -> list[_Failure]:
-        """Return the attempts at a message that failed and were repeated, once. Any thread."""
-        with self._lock:
-            return self._failed.pop(message_id, [])
+    def record_of(self, number: int, result: StreamMessage) -> Record:
+        """Return the record of a line whose run has this result, once. Any thread.
+
+        Args:
+            number: The number of the line.
+            result: The result of the run.
+        """
+        attempts: list[_Failure] = []
+        if self.retry is not None:
+            with self._lock:
+                attempts = self._failed.pop((result.source or result).id, [])
+        usage = None if self._models.usage is None else self._models.usage.models_of(result)
+        return result_record(
+            number,
+            result,
+            failed_attempts=attempts,
+            tracebacks=self._tracebacks,
+            usage=usage and {model: spent._asdict() for model, spent in usage.items()},
+        )
 
     def on_started(self, event: RunStarted) -> None:
         """Note the message for `retry`. On the loop, in the context of the run."""

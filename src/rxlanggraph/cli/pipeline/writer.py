@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import SimpleQueue
 
 from rxlanggraph.cli.errors import OutputError
@@ -16,7 +16,6 @@ from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.cli.formats.records import (
     Record,
     invalid_record,
-    result_record,
     to_line,
     was_drained,
 )
@@ -42,9 +41,7 @@ class Writer:
         output: Where results go.
         errors: Where records that are not ok go, with the raw line; None: to ``output``.
         ordered: Whether an invalid line waits for the results of the lines before it.
-        tracebacks: Whether an error has its traceback.
-        failed_attempts: Returns the failed attempts at a message that were repeated, by its id.
-        usage: Returns what the run of a result has used of models.
+        record_of: Returns the record of a line whose run has this result.
         on_record: Called in the writer thread for each line whose record was written or, after a
             failure, dropped.
         on_failure: Called in the writer thread, once, with the error after which nothing more is
@@ -59,9 +56,7 @@ class Writer:
         errors: Sink | None,
         *,
         ordered: bool,
-        tracebacks: bool,
-        failed_attempts: Callable[[str], Sequence[Record]],
-        usage: Callable[[StreamMessage], Record],
+        record_of: Callable[[int, StreamMessage], Record],
         on_record: Callable[[], None],
         on_failure: Callable[[OutputError], None],
         on_end: Callable[[Exception | None], None],
@@ -70,9 +65,7 @@ class Writer:
         self._output = output
         self._errors = errors
         self._ordered = ordered
-        self._tracebacks = tracebacks
-        self._failed_attempts = failed_attempts
-        self._usage = usage
+        self._record_of = record_of
         self._on_record = on_record
         self._on_failure = on_failure
         self._on_end = on_end
@@ -109,7 +102,7 @@ class Writer:
         if isinstance(item, StreamMessage):
             line = self._tracker.get(item.metadata["line"])
             if line is not None:
-                self._write(line, self._record_of(line, item))
+                self._write(line, self._record_of(line.number, item))
         elif self._ordered:
             self._held.append(item)
         else:
@@ -117,16 +110,6 @@ class Writer:
         while self._held and self._tracker.is_oldest(self._held[0]):
             invalid = self._held.popleft()
             self._write(invalid, invalid_record(invalid))
-
-    def _record_of(self, line: InputLine, result: StreamMessage) -> Record:
-        attempts = self._failed_attempts((result.source or result).id)
-        return result_record(
-            line.number,
-            result,
-            failed_attempts=attempts,
-            tracebacks=self._tracebacks,
-            usage=self._usage(result),
-        )
 
     def _write(self, line: InputLine, record: Record) -> None:
         encoded, record = to_line(record)
