@@ -94,8 +94,13 @@ Feature: Concurrent calls on a database are batched, and no call suffers from th
 
   Scenario: Concurrent calls are few transactions
     Given an empty store in SQLite
-    When 50 increments are made at the same time
-    Then the counter has come to 50, and the file was held 2 times
+    When 150 increments are made while the thread of the file is busy
+    Then the counter has come to 150, and the file was held 3 times
+
+  Scenario: A call that is cancelled while it waits for the thread of the file is not made
+    Given an empty store in SQLite
+    When 9 increments wait for the thread of the file, and 3 are cancelled
+    Then 3 were cancelled, and the counter has come to 6
 
   Scenario: One call that cannot be done does not undo those beside it
     Given an empty store in SQLite

@@ -53,6 +53,31 @@ Feature: No more tasks of a queue are claimed at once than its workers have decl
       | memory  |
       | SQLite  |
 
+  Scenario Outline: A claim with a limit does not step over the delayed tasks of its queue: <backend>, <how> the index of claimed tasks
+    Given a queue of 0 tasks in <backend>
+    When workers claim <how> the index of claimed tasks beside 100 delayed tasks, and then beside 100000 more
+    Then the database has done less than 3 times as much for the second ones
+
+    @once
+    Examples:
+      | backend | how  |
+      | SQLite  | with |
+
+    @postgresql
+    Examples:
+      | backend    | how  |
+      | PostgreSQL | with |
+
+    @once @tdd_expected_fail
+    Examples: naive: by the index of due dates
+      | backend | how     |
+      | SQLite  | without |
+
+    @postgresql @tdd_expected_fail
+    Examples: naive: by the index of due dates
+      | backend    | how     |
+      | PostgreSQL | without |
+
   Scenario Outline: The places of a process that was killed are free when its leases end: <way> in <backend>
     Given a queue of 10 tasks in <backend>
     When a process that has claimed all that may be is killed, <way>

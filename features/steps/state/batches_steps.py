@@ -161,8 +161,10 @@ def step_call_0_was_answered_and_calls_1_to_9_have_failed_with_that(context: Con
 # -- in SQLite -------------------------------------------------------------------------------------
 
 
-@when("{times:d} increments are made at the same time")
-def step_times_increments_are_made_at_the_same_time(context: Context, times: int) -> None:
+@when("{times:d} increments are made while the thread of the file is busy")
+def step_times_increments_are_made_while_the_thread_of_the_file_is_busy(
+    context: Context, times: int
+) -> None:
     held: list[SqliteSession] = []
     transaction = SqliteSession.transaction
 
@@ -170,21 +172,30 @@ def step_times_increments_are_made_at_the_same_time(context: Context, times: int
         held.append(session)
         return transaction(session)
 
-    async def count() -> tuple[list[object], int]:
-        async with opened(context.url):  # which makes the tables
-            held.clear()
-            return await count_beside(context.url, times)
-
     patch(context, SqliteSession, "transaction", counted)
-    _, context.counter = run(count())
+    _, context.counter = run(count_beside(context.url, times, before=held.clear))
     context.held = len(held)
+
+
+@when("{times:d} increments wait for the thread of the file, and {cancelled:d} are cancelled")
+def step_times_increments_wait_for_the_thread_of_the_file_and_cancelled(
+    context: Context, times: int, cancelled: int
+) -> None:
+    context.ended, context.counter = run(count_beside(context.url, times, cancelled=cancelled))
+
+
+@then("{cancelled:d} were cancelled, and the counter has come to {count:d}")
+def step_cancelled_were_cancelled_and_the_counter_has_come_to_count(
+    context: Context, cancelled: int, count: int
+) -> None:
+    lost = [end for end in context.ended if isinstance(end, asyncio.CancelledError)]
+    assert (len(lost), context.counter) == (cancelled, count), (context.ended, context.counter)
 
 
 @when("{times:d} increments are made at the same time, and one of a key that is not text")
 def step_times_increments_are_made_at_the_same_time_and_one_of_a(
     context: Context, times: int
 ) -> None:
-    # First goes one alone; the others and the one that cannot be done are a batch.
     (*_, context.error), context.counter = run(count_beside(context.url, times, "\ud800"))
 
 

@@ -14,6 +14,7 @@ from support.concurrency.tasks import PATIENCE, run
 from support.servers import servers
 from support.state import arriving, limited
 from support.state.arriving import QUEUE
+from support.state.claim_effort import effort_of_claims
 
 BEHIND = " behind a pooler"
 
@@ -52,6 +53,26 @@ def step_each_task_was_completed_once_and_most_were_claimed_at_once(
 ) -> None:
     assert sorted(claim.item for claim in context.held) == [*range(context.count)], context.held
     assert limited.most_at_once(context.held) <= most, limited.most_at_once(context.held)
+
+
+@when(
+    "workers claim {way} the index of claimed tasks beside {few:d} delayed tasks, "
+    "and then beside {many:d} more"
+)
+def step_workers_claim_beside_few_delayed_tasks_and_then_beside_many_more(
+    context: Context, way: str, few: int, many: int
+) -> None:
+    context.efforts = [
+        run(effort_of_claims(context.url, count, has_index=way == "with")) for count in (few, many)
+    ]
+
+
+@then("the database has done less than {times:d} times as much for the second ones")
+def step_the_database_has_done_less_than_times_as_much_for_the_second_ones(
+    context: Context, times: int
+) -> None:
+    first, second = context.efforts
+    assert 0 < second < times * first, context.efforts
 
 
 @when("a process that has claimed all that may be is killed, {way}")

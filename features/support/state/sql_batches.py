@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 from unittest import mock
 
 from rxlanggraph.state.backend import ClaimedTask, NewTask
-from rxlanggraph.state.backends.sql.batcher import Batcher
+from rxlanggraph.state.backends.sql.postgresql.batcher import Batcher
 from rxlanggraph.state.backends.sql.postgresql.fast_path import QueueFastPath
 from rxlanggraph.state.backends.sql.sqlite.database import SESSION
 from rxlanggraph.state.backends.sql.sqlite.file import path_of
 from rxlanggraph.state.backends.sql.sqlite.session import Call, SqliteSession
 from support.concurrency.tasks import pass_turns
+from support.state.claims_cancelled import gate_after
 from support.state.sql_ways import add, opened, plain, value_of
 
 __all__ = [
@@ -94,10 +95,28 @@ class Told:
 # -- on real ones ----------------------------------------------------------------------------------
 
 
-async def count_beside(url: str, times: int, *keys: str) -> tuple[list[object], int]:
-    """What so many increments, and those of ``keys``, ended with, and what the count came to."""
+async def count_beside(
+    url: str, times: int, *keys: str, cancelled: int = 0, before: Callable[[], None] = lambda: None
+) -> tuple[list[object], int]:
+    """Increment so many times, and ``keys``, while the thread of SQLite reads; cancel some.
+
+    Returns:
+        What they ended with, and what the count came to.
+    """
     async with opened(url) as backend:
-        calls = [backend.increment(key, 1, None) for key in (*["n"] * times, *keys)]
+        before()
+        with gate_after("SELECT") as gate:
+            reading = asyncio.ensure_future(backend.read(["n"]))
+            await gate.reached()
+            calls = [
+                asyncio.ensure_future(backend.increment(key, 1, None))
+                for key in (*["n"] * times, *keys)
+            ]
+            await pass_turns()
+            for call in calls[:cancelled]:
+                call.cancel()
+            await pass_turns()
+        await reading
         ended = await asyncio.gather(*calls, return_exceptions=True)
         return [*ended], int(await value_of(backend, "n") or 0)
 

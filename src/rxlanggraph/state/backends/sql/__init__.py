@@ -5,7 +5,6 @@ A map; each imports only from those above it.
     schema               the tables
     statements           the statements that both databases share
     backend              the contract of shared state, on top of a `Database`
-    batcher              micro-batching: calls that are sent together
     sqlite, postgresql   the databases
 """
 

@@ -115,9 +115,10 @@ class PostgresDatabase:
                 ) from error
             if isinstance(error, psycopg.errors.QueryCanceled):
                 raise StateUnavailableError(
-                    "the tables rxlanggraph_* cannot be created or migrated in PostgreSQL, as "
-                    "another transaction has locked them for too long; end it (pg_stat_activity "
-                    "lists it), and open the state again",
+                    "the tables rxlanggraph_* were not created or migrated in PostgreSQL in time: "
+                    "if another transaction has locked them, end it (pg_stat_activity lists it); "
+                    "if they are large, allow more by ?command_timeout= in the URL; and open the "
+                    "state again",
                     in_doubt=False,
                 ) from error
             raise pooled.unavailable(error, in_doubt=False) from error

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
-from rxlanggraph.state.backends.sql.batcher import Batcher
 from rxlanggraph.state.backends.sql.postgresql.arrivals import TELL, TELLING
+from rxlanggraph.state.backends.sql.postgresql.batcher import Batcher
 from rxlanggraph.state.backends.sql.postgresql.pool import Pool
 
 __all__ = ["FastPath", "QueueFastPath"]

@@ -395,15 +395,13 @@ LANGUAGE sql AS $$
 $$;
 
 -- Counts the claimed tasks but the one with this token, up to a limit. Those whose lease is over
--- count until they are swept: another transaction may be renewing them. The next leases to end are
--- first in the index of due dates, before most delayed tasks, which are stepped over.
+-- count until they are swept: another transaction may be renewing them.
 CREATE OR REPLACE FUNCTION rxlanggraph_count_claimed(queue_id integer, holder bigint, most integer)
 RETURNS integer LANGUAGE sql AS $$
     SELECT count(*)::integer FROM (
         SELECT FROM rxlanggraph_tasks
-        WHERE queue = queue_id AND state IN ('delayed', 'claimed') AND state = 'claimed'
-            AND (holder IS NULL OR token <> holder)
-        ORDER BY due LIMIT most
+        WHERE queue = queue_id AND state = 'claimed' AND (holder IS NULL OR token <> holder)
+        ORDER BY token LIMIT most
     ) AS claimed
 $$;
 

@@ -94,11 +94,10 @@ _COMPLETE_MANY: Final = (
     " FROM json_each(?) AS done WHERE seq = CAST(done.key AS INTEGER)"
 )
 
-# How many tasks are claimed, counted up to a limit. The next leases to end are first in the index
-# of due dates, before most delayed tasks, which are stepped over.
+# How many tasks are claimed, counted up to a limit.
 _COUNT_CLAIMED: Final = (
     "SELECT count(*) FROM (SELECT 1 FROM rxlanggraph_tasks WHERE queue = {queue}"
-    " AND state IN ('delayed', 'claimed') AND state = 'claimed' ORDER BY due LIMIT ?)"
+    " AND state = 'claimed' ORDER BY token LIMIT ?)"
 )
 _IS_FULL: Final = (
     f"SELECT NOT EXISTS ({_OVERDUE.format(queue=_QUEUE)})"

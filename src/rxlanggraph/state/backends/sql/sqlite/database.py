@@ -15,7 +15,6 @@ from typing import Any, Final
 from rxlanggraph.concurrency.tasks import run_undo
 from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
 from rxlanggraph.state.backends.sql.backend import Row
-from rxlanggraph.state.backends.sql.batcher import Batcher
 from rxlanggraph.state.backends.sql.schema import VERSION, definitions, migrations_from
 from rxlanggraph.state.backends.sql.sqlite.claims import (
     claim_in_one_statement,
@@ -59,7 +58,6 @@ from rxlanggraph.state.backends.sql.sqlite.session import (
     Call,
     CommitError,
     FileReplacedError,
-    Outcome,
     Procedure,
     SqliteSession,
     error_code,
@@ -100,8 +98,8 @@ class SqliteDatabase:
     """A `Database` in a file. Confined to the loop on which it was opened.
 
     One thread owns the connection, and executes one call after the other: SQLite has one writer at
-    a time in any case. Short concurrent writes are combined into one transaction. A call that is
-    cancelled either has not begun, or is executed nevertheless.
+    a time in any case. A call that is cancelled either has not begun, and is skipped, or is
+    executed nevertheless.
 
     Args:
         path: The file; created if it does not exist.
@@ -110,7 +108,6 @@ class SqliteDatabase:
     def __init__(self, path: str) -> None:
         self._path = str(Path(path).absolute())  # the working directory may change
         self._thread = SqliteThread(partial(_connect, self._path))
-        self._batcher: Batcher[Call, Outcome] = Batcher(self._thread.do)
 
     async def open(self) -> None:
         """Connect, and create the tables if there are none, or migrate those of an older release.
@@ -149,15 +146,14 @@ class SqliteDatabase:
         try:
             return await self._call(call)
         except asyncio.CancelledError:
-            call.is_wanted = False
             await run_undo(partial(self._undo, call), undo)
             raise
 
     async def _undo(self, call: Call, undo: Callable[[Sequence[Row]], Awaitable[object]]) -> None:
-        # The thread executes this empty job after the call: by then the call has been executed, or
-        # was skipped as not wanted.
+        # The thread executes this one after the call: by then the call has been executed, or was
+        # skipped as not wanted.
         with contextlib.suppress(StateClosedError):
-            await self._thread.do([])
+            await self._thread.do(Call("nothing", ()))
             if call.rows:
                 await compensate(undo, call.rows)
 
@@ -176,10 +172,11 @@ class SqliteDatabase:
             return await repeat_transient(refusal, self._attempt, call)
 
     async def _attempt(self, call: Call) -> Sequence[Row]:
-        if _PROCEDURES[call.procedure].batchable:
-            outcome = await self._batcher.call(call)
-        else:
-            (outcome,) = await self._thread.do([call])
+        try:
+            outcome = await self._thread.do(call)
+        except asyncio.CancelledError:
+            call.is_wanted = False
+            raise
         if not isinstance(outcome, Exception):
             return outcome
         if is_busy(outcome):
@@ -278,7 +275,12 @@ def _make_tables(session: SqliteSession) -> None:
     session.query("INSERT INTO rxlanggraph_schema (version) VALUES (?)", VERSION)
 
 
+def _nothing(_: SqliteSession) -> Sequence[Any]:
+    return []
+
+
 _PROCEDURES: Final[Mapping[str, Procedure]] = {
+    "nothing": Procedure(_nothing, single_statement=_nothing, batchable=False),
     "prepare": Procedure(_prepare, single_statement=_prepare, batchable=False),
     "read": Procedure(_run_statement, single_statement=_run_statement, batchable=False),
     "write": Procedure(_run_statement, single_statement=_run_statement),

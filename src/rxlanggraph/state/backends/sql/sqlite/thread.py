@@ -1,7 +1,8 @@
-"""The thread that owns the connection to an SQLite file, and executes one job after the other.
+"""The thread that owns the connection to an SQLite file, and executes one call after the other.
 
-The connection is made, used and closed in that thread only. Jobs come through a queue, and their
-outcomes go back to the loop: one hop there and one back. While idle, the thread refers neither to
+The connection is made, used and closed in that thread only. Calls come through a queue, and their
+outcomes go back to the loop: one hop there and one back. Short calls that have arrived meanwhile
+share one transaction, so they wait for the disk once. While idle, the thread refers neither to
 its `SqliteThread` nor to the loop: so a `SqliteThread` that is dropped unclosed is collected, and
 its finalizer ends the thread.
 """
@@ -13,9 +14,9 @@ import logging
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import StateClosedError
@@ -25,10 +26,12 @@ __all__ = ["SqliteThread"]
 
 _logger = logging.getLogger(__name__)
 
-# The calls of a job, and the future of their outcomes. None instead of calls ends the thread, and
-# resolves the future if there is one.
-_Job: TypeAlias = "tuple[Sequence[Call] | None, asyncio.Future[list[Outcome]] | None]"
+# A call, and the future of its outcome; or the end, and the future of that, if one waits for it.
+_Done: TypeAlias = "asyncio.Future[Outcome]"
+_Job: TypeAlias = "tuple[Call, _Done] | tuple[None, _Done | None]"
 
+# Bounds the time for which a transaction locks the file.
+_MAX_CALLS: Final = 64
 # Seconds to wait for the end of the thread, which a failing disk may block forever.
 _CLOSE_TIMEOUT: Final = 10.0
 
@@ -60,27 +63,30 @@ class SqliteThread:
         start_detached(self._thread)
         self._is_open = True
         try:
-            await self.do([])
-        except (Exception, asyncio.CancelledError):
+            outcome = await self.do(Call("nothing", ()))
+        except asyncio.CancelledError:
             await self.close()
             raise
+        if isinstance(outcome, Exception):
+            await self.close()
+            raise outcome
 
-    def do(self, calls: Sequence[Call]) -> asyncio.Future[list[Outcome]]:
-        """Queue ``calls`` for the thread; return the future of their outcomes.
+    def do(self, call: Call) -> _Done:
+        """Queue ``call`` for the thread; return the future of its outcome.
 
-        Cancelling that future does not cancel the calls.
+        Cancelling that future does not cancel the call.
 
         Raises:
             StateClosedError: `close` was called.
         """
         if not self._is_open:
             raise StateClosedError("the state was closed while the call was under way")
-        done: asyncio.Future[list[Outcome]] = self._loop.create_future()
-        self._jobs.put((calls, done))
+        done: _Done = self._loop.create_future()
+        self._jobs.put((call, done))
         return done
 
     async def close(self) -> None:
-        """Let the thread execute all queued jobs, close the file and end. Idempotent.
+        """Let the thread execute all queued calls, close the file and end. Idempotent.
 
         Waits for that even if cancelled, but not forever: if the disk does not answer, it logs a
         warning, and leaves the file to the thread.
@@ -88,7 +94,7 @@ class SqliteThread:
         if not self._is_open:
             return
         self._is_open = False
-        ended: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        ended: _Done = self._loop.create_future()
         self._jobs.put((None, ended))
         cancelled: asyncio.CancelledError | None = None
         until = self._loop.time() + _CLOSE_TIMEOUT
@@ -117,49 +123,60 @@ class SqliteThread:
 def _serve(connect: Callable[[], SqliteSession], jobs: SimpleQueue[_Job]) -> None:
     """Connect, execute jobs until the end, and disconnect."""
     with ExitStack() as stack:
-        session = failure = None
+        session: SqliteSession | Exception
         try:
             session = stack.enter_context(closing(connect()))
         except Exception as error:
-            failure = error
-        ended = _execute_jobs(session, failure, jobs)
+            session = error
+        ended = _execute_jobs(session, jobs)
     if ended is not None:
-        _resolve_on_loop(ended, [])
+        _resolve_on_loop([ended], [[]])
 
 
-def _execute_jobs(
-    session: SqliteSession | None, failure: Exception | None, jobs: SimpleQueue[_Job]
-) -> asyncio.Future[list[Outcome]] | None:
-    """Execute jobs, or fail each with ``failure``; return the future of the end, if any."""
+def _execute_jobs(session: SqliteSession | Exception, jobs: SimpleQueue[_Job]) -> _Done | None:
+    """Execute jobs, or fail each if there is no session; return the future of the end, if any."""
+    following: _Job | None = None
     while True:
-        calls, done = jobs.get()
-        if calls is None or done is None:
+        call, done = following or jobs.get()
+        if call is None or done is None:
             return done
-        resolved = (
-            _resolve_on_loop(done, session.do(calls))
-            if session
-            else _resolve_on_loop(done, error=failure)
-        )
-        if not resolved:
+        calls, futures, following = [call], [done], None
+        if isinstance(session, Exception):
+            outcomes: Sequence[Outcome] = [session]
+        else:
+            following = _add_waiting(session, calls, futures, jobs)
+            outcomes = session.do(calls)
+        if not _resolve_on_loop(futures, outcomes):
             return None
-        del calls, done  # as they refer to the loop
+        del call, done, calls, futures, outcomes  # as they refer to the loop
 
 
-def _resolve_on_loop(
-    future: asyncio.Future[Any], result: Any = None, error: Exception | None = None
-) -> bool:
-    """Resolve ``future`` on its loop; False if that is closed: the file has no user left."""
+def _add_waiting(
+    session: SqliteSession, calls: list[Call], futures: list[_Done], jobs: SimpleQueue[_Job]
+) -> _Job | None:
+    """Add calls that wait, if they may share a transaction; return a job that was not added."""
+    while len(calls) < _MAX_CALLS and session.procedures[calls[-1].procedure].batchable:
+        try:
+            call, done = job = jobs.get_nowait()
+        except Empty:
+            return None
+        if call is None or done is None or not session.procedures[call.procedure].batchable:
+            return job
+        calls.append(call)
+        futures.append(done)
+    return None
+
+
+def _resolve_on_loop(futures: Sequence[_Done], outcomes: Sequence[Outcome]) -> bool:
+    """Resolve ``futures`` on their loop; False if that is closed: the file has no user left."""
     try:
-        future.get_loop().call_soon_threadsafe(_resolve, future, result, error)
+        futures[0].get_loop().call_soon_threadsafe(_resolve, futures, outcomes)
     except RuntimeError:
         return False
     return True
 
 
-def _resolve(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+def _resolve(futures: Sequence[_Done], outcomes: Sequence[Outcome]) -> None:
+    for future, outcome in zip(futures, outcomes, strict=True):
+        if not future.done():
+            future.set_result(outcome)
