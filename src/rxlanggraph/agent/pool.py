@@ -11,6 +11,7 @@ from typing import Any
 from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.conversation.messages import Message
 from rxlanggraph.agent.conversation.persistence import ConversationStore, make_store
+from rxlanggraph.agent.internal import bind_thread, persisted
 from rxlanggraph.agent.run import RunPersistence, is_reentrant, run_timeout
 from rxlanggraph.agent.run_lock import RunLock, refuse_overtaken
 from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
@@ -243,13 +244,11 @@ class AgentPool:
     ) -> Any:
         async with entry.run_lock.entered("enqueue"):
             agent = entry.agent or self._agent_of(thread_id)
-            persistence = agent._persistence = _PoolPersistence(
-                self._store, thread_id, entry, agent
-            )
+            persistence = _PoolPersistence(self._store, thread_id, entry, agent)
             try:
-                return await ask(agent)
+                with persisted(agent, persistence):
+                    return await ask(agent)
             finally:
-                agent._persistence = None
                 persistence.over = True
 
     def _refuse_own_run(self, thread_id: str) -> None:
@@ -269,12 +268,12 @@ class AgentPool:
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
             )
-        if agent._thread_id not in (None, thread_id):  # two threads would share one memory
+        bound = bind_thread(agent, thread_id)
+        if bound != thread_id:  # two threads would share one memory
             raise InvalidArgumentError(
                 f"the agent_factory {self._make!r} returned the agent of thread "
-                f"{agent._thread_id!r} for thread {thread_id!r} too; have it make one for each"
+                f"{bound!r} for thread {thread_id!r} too; have it make one for each"
             )
-        agent._thread_id = thread_id
         return agent
 
     @asynccontextmanager

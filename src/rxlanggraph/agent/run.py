@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from rxlanggraph.agent.conversation.conversation import Conversation
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.observers import ObservedRun
-from rxlanggraph.agent.output.queue import OutputQueue
+from rxlanggraph.agent.output.queue import OutputQueue, get_as
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.stacks import context_of
-from rxlanggraph.concurrency.tasks import retrieve_exception
+from rxlanggraph.concurrency.tasks import retrieve_exception, silence_pending_warning
 from rxlanggraph.errors import AgentError, OutputEndedError, RunTimeoutError
 
 if TYPE_CHECKING:
@@ -83,7 +83,6 @@ class AgentRun:
     """
 
     __slots__ = (
-        "_undo",
         "chunks",
         "config",
         "conversation",
@@ -98,6 +97,8 @@ class AgentRun:
         "reentrant",
         "request",
         "task",
+        "thread_id",
+        "undo",
     )
 
     def __init__(
@@ -114,17 +115,18 @@ class AgentRun:
         self.request = request
         self.config = config
         self.output = output
-        # Written at the beginning of the run: the conversation that it is part of, and the memory
-        # that it adds to; whether that is saved.
+        # Written at the beginning of the run: the conversation that it is part of, the memory that
+        # it adds to, and whether that is saved; the thread of its graph, unless ``config`` has one.
         self.conversation: Conversation | None = None
         self.memory: Memory | None = None
+        self.thread_id: str | None = None
         self.persistence: RunPersistence | None = None
         self.observed: ObservedRun | None = None  # likewise: what tells hooks of it
         # Set once, by the run itself, or by the run that replaces it; read by any thread.
         self.over = False
         self.task: asyncio.Task[Any] | None = None  # owned by `supervise`
-        # Owned by the run, then by `supervise`.
-        self._undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        # What is to be done if it does not succeed; owned by the run, then by `supervise`.
+        self.undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
         outer = _current.get()
         # Without those that are over: runs that start each other would form a chain.
         while outer is not None and outer.over:
@@ -135,12 +137,7 @@ class AgentRun:
 
     def on_failure(self, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call ``undo`` if the run does not succeed, in reverse order. In the run."""
-        self._undo.append(undo)
-
-    def undoing(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the coroutines of the undo functions, the last one first. For `supervise`."""
-        while self._undo:
-            yield self._undo.pop()()
+        self.undo.append(undo)
 
     def chain(self) -> Iterator[AgentRun]:
         """This run, and those that it is part of."""
@@ -202,9 +199,7 @@ async def supervise(
             answer: _T = run.task.result()
             return answer
     except GeneratorExit:  # the loop was closed: nothing can be awaited
-        if run.task is not None:
-            # Not a warning for each of two tasks: asyncio logs that of the caller.
-            run.task._log_destroy_pending = False  # type: ignore[attr-defined]
+        silence_pending_warning(run.task)  # asyncio logs one for the caller's
         raise
     except BaseException:
         await _end_tasks(run)
@@ -214,7 +209,7 @@ async def supervise(
         run.over = True
         # Otherwise the run and its task form a reference cycle.
         run.task = None
-        run._undo.clear()
+        run.undo.clear()
         with contextlib.suppress(ValueError):  # closed by the collector, in another context
             _current.reset(token)
 
@@ -244,8 +239,8 @@ def _log_left_behind(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 async def _undo(run: AgentRun) -> None:
     """Undo the run's changes outside of the memory, even if cancelled meanwhile."""
-    for undo in run.undoing():
-        task = asyncio.create_task(undo)
+    while run.undo:
+        task = asyncio.create_task(run.undo.pop()())
         task.add_done_callback(retrieve_exception)
         if await _wait_for([task], _UNDO_SECONDS):
             task.cancel()
@@ -366,7 +361,7 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
             self._task = self._begin()
         task = self._task
         try:
-            return await self._items._get(self, None, None)
+            return await get_as(self._items, self)
         except OutputEndedError:
             await asyncio.wait({task})
         if not self._done:
@@ -394,11 +389,6 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         items = self._items
         items.begin()
         task = asyncio.create_task(self._run(items))
-
-        def end(task: asyncio.Task[object]) -> None:
-            items.end()
-            if not task.cancelled():
-                task.exception()  # raised only where the stream is iterated over
-
-        task.add_done_callback(end)
+        task.add_done_callback(lambda _: items.end())
+        task.add_done_callback(retrieve_exception)  # raised only where the stream is iterated over
         return task
