@@ -199,7 +199,7 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
         """Async form of `close`. Any loop. Cancelling it ends only the waiting."""
         self._seal()
         thread = self._actor_thread.thread
-        if thread is not None and thread.is_alive():
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             await asyncio.wait([asyncio.wrap_future(self._actor_thread.ended)])
             thread.join()  # it has nothing left to do
 

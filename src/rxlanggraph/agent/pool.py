@@ -35,6 +35,14 @@ class _PoolEntry:
     saved: tuple[Message, ...] | None = ()
     users: int = 0  # calls that use or await the entry; guarded by the pool's lock
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether another agent would find in the store what this one knows. Of one without users.
+
+        Not after a run that has failed, and whose writes could not be undone.
+        """
+        return self.agent is None or self.saved is not None
+
 
 class _PoolPersistence(RunPersistence):
     """Saves the memory of an entry's agent. Used while holding the entry's run lock."""
@@ -325,13 +333,16 @@ class AgentPool:
         self._queue = WaiterQueue(self._lock)
 
     def _make_room(self) -> bool:
-        """Evict the agent that has been idle longest, if need be. Under the lock."""
+        """Evict the agent that has been idle longest, if need be. Under the lock.
+
+        One that alone knows what was to be stored is the last to go.
+        """
         if len(self._entries) < self._max_agents:
             return True
-        idle = next((key for key, entry in self._entries.items() if not entry.users), None)
-        if idle is None:
+        idle = [key for key, entry in self._entries.items() if not entry.users]
+        if not idle:
             return False
-        del self._entries[idle]
+        del self._entries[next((key for key in idle if self._entries[key].is_stored), idle[0])]
         return True
 
     def _wake_next(self) -> None:
