@@ -31,9 +31,10 @@ from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.observers import ObservedRun
 from rxlanggraph.agent.output.queue import OutputQueue, get_as
 from rxlanggraph.concurrency.closing import AsyncClosingContext
+from rxlanggraph.concurrency.run_on_loop import await_on_loop
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.concurrency.tasks import retrieve_exception, silence_pending_warning
-from rxlanggraph.errors import AgentError, OutputEndedError, RunTimeoutError
+from rxlanggraph.errors import AgentError, LoopUnavailableError, OutputEndedError, RunTimeoutError
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -190,18 +191,23 @@ async def supervise(
     and named in the log; otherwise no deadline would hold.
     """
     token = _current.set(run)
+    waiting = False
     try:
         with memory.turn():
             context = None if run.observed is None else run.observed.started()
             run.task = asyncio.create_task(work(run), context=context)
             run.task.add_done_callback(retrieve_exception)
+            waiting = True
             await asyncio.wait({run.task})
+            waiting = False
             answer: _T = run.task.result()
             return answer
-    except GeneratorExit:  # the loop was closed: nothing can be awaited
-        silence_pending_warning(run.task)  # asyncio logs one for the caller's
-        raise
-    except BaseException:
+    except BaseException as error:
+        if waiting and isinstance(
+            error, GeneratorExit
+        ):  # its loop was closed: nothing can be awaited
+            silence_pending_warning(run.task)  # asyncio logs one for the caller's
+            raise
         await _end_tasks(run)
         await _undo(run)
         raise
@@ -320,9 +326,9 @@ async def run_timeout(what: str, seconds: float) -> AsyncIterator[None]:
 class RunStream(AsyncClosingContext, AsyncIterator[Any]):
     """The items of one run; made by `BaseAgent.stream` with a request.
 
-    The run begins with the first step; all further steps must be on the same loop. A cancelled step
-    has taken nothing, and the run continues; closing or dropping the stream cancels the run. Also
-    an async context manager, which closes it.
+    The run begins with the first step, on the loop of that. A cancelled step has taken nothing, and
+    the run continues; closing or dropping the stream cancels the run. Also an async context
+    manager, which closes it.
 
     Args:
         run: Starts the run, which puts its items into the queue passed to it.
@@ -335,8 +341,8 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         items: OutputQueue[Any],
     ) -> None:
         self._run = run
-        # Owned by the loop on which the stream is iterated over.
         self._items = items
+        # Written by the first step, and by that which finds the end.
         self._task: asyncio.Task[object] | None = None
         self._done = False
 
@@ -349,7 +355,7 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         return self
 
     async def __anext__(self) -> Any:
-        """Get the next item. Cancelled, it has taken nothing.
+        """Get the next item. Any loop. Cancelled, it has taken nothing.
 
         Raises:
             StopAsyncIteration: The run has succeeded, or the stream was closed.
@@ -363,7 +369,7 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         try:
             return await get_as(self._items, self)
         except OutputEndedError:
-            await asyncio.wait({task})
+            pass  # the run has ended
         if not self._done:
             self._done, self._task = True, None
             try:
@@ -373,17 +379,21 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the stream, cancel its run if that is active, and wait for its end."""
+        """End the stream, cancel its run if that is active, and wait for its end. Any loop.
+
+        It does not wait for a loop that is stopped or closed; the run is cancelled once it goes on.
+        """
         self._done = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        task = self._task
+        if task is not None and not task.done():
+            _cancel_threadsafe(task)
+            with contextlib.suppress(LoopUnavailableError):
+                await await_on_loop(task.get_loop(), _end_of(task))
 
     def __del__(self) -> None:
         """Cancel the run of a stream that was dropped."""
         if self._task is not None and not self._task.done():
-            with contextlib.suppress(RuntimeError):  # its loop is closed
-                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+            _cancel_threadsafe(self._task)
 
     def _begin(self) -> asyncio.Task[object]:
         items = self._items
@@ -392,3 +402,12 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         task.add_done_callback(lambda _: items.end())
         task.add_done_callback(retrieve_exception)  # raised only where the stream is iterated over
         return task
+
+
+def _cancel_threadsafe(task: asyncio.Task[Any]) -> None:
+    with contextlib.suppress(RuntimeError):  # its loop is closed
+        task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+async def _end_of(task: asyncio.Task[Any]) -> None:
+    await asyncio.wait({task})
