@@ -22,6 +22,9 @@ from rxlanggraph.validation import check_name, check_plain, check_timeout, check
 
 __all__ = ["AgentPool"]
 
+_LOOK_SECONDS = 1.0
+"""Seconds between two checks of a waiter whether an agent's loop was closed. A guess."""
+
 
 @dataclass(slots=True)
 class _PoolEntry:
@@ -33,11 +36,17 @@ class _PoolEntry:
     agent: BaseAgent | None = None
     # The stored messages, as saved or loaded last; None if unknown.
     saved: tuple[Message, ...] | None = ()
-    users: int = 0  # calls that use or await the entry; guarded by the pool's lock
+    # A set: the calls that use or await the entry; guarded by the pool's lock.
+    users: dict[Waiter, None] = field(default_factory=dict)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call uses it, but for those whose loops were closed: they are over."""
+        return not self.users or all(user.loop_closed for user in self.users)
 
     @property
     def is_stored(self) -> bool:
-        """Whether another agent would find in the store what this one knows. Of one without users.
+        """Whether another agent would find in the store what this one knows. Of one that is idle.
 
         Not after a run that has failed, and whose writes could not be undone.
         """
@@ -288,20 +297,22 @@ class AgentPool:
     async def _entry_in_use(
         self, thread_id: str, *, forget: bool = False
     ) -> AsyncIterator[_PoolEntry]:
-        while isinstance(entry := self._take(thread_id, forget=forget), Waiter):
-            await self._queue.wait(entry, self._wake_next)
+        waiter = Waiter()
+        while (entry := self._take(thread_id, waiter, forget=forget)) is None:
+            # Many look more seldom, but together as often.
+            seconds = _LOOK_SECONDS * max(1, len(self._queue) // 100)
+            await self._queue.wait(waiter, self._wake_next, seconds)
         try:
             yield entry
         finally:
             with self._lock:
-                entry.users -= 1
-                if forget and not entry.users:
+                entry.users.pop(waiter, None)
+                if forget and entry.is_idle:
                     self._remove(thread_id, entry)
             self._wake_next()
 
-    def _take(self, thread_id: str, *, forget: bool) -> _PoolEntry | Waiter:
-        """The entry of ``thread_id``, or a waiter for one if there is no room."""
-        waiter = Waiter()
+    def _take(self, thread_id: str, waiter: Waiter, *, forget: bool) -> _PoolEntry | None:
+        """Use the entry of ``thread_id``; None if there is no room: ``waiter`` is in the queue."""
         with self._lock:
             entry = self._entries.get(thread_id)
             if entry is None and forget:
@@ -309,11 +320,12 @@ class AgentPool:
             elif entry is None:
                 if not self._make_room():
                     self._queue.join(waiter)
-                    return waiter
+                    return None
                 entry = self._entries[thread_id] = self._new_entry(thread_id)
             else:
                 self._entries.move_to_end(thread_id)
-            entry.users += 1
+            self._queue.leave(waiter)
+            entry.users[waiter] = None
             return entry
 
     def _new_entry(self, thread_id: str) -> _PoolEntry:
@@ -339,10 +351,16 @@ class AgentPool:
         """
         if len(self._entries) < self._max_agents:
             return True
-        idle = [key for key, entry in self._entries.items() if not entry.users]
-        if not idle:
+        evicted = None
+        for key, entry in self._entries.items():
+            if entry.is_idle and entry.is_stored:
+                evicted = key
+                break
+            if entry.is_idle and evicted is None:
+                evicted = key
+        if evicted is None:
             return False
-        del self._entries[next((key for key in idle if self._entries[key].is_stored), idle[0])]
+        del self._entries[evicted]
         return True
 
     def _wake_next(self) -> None:
