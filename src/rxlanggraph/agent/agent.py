@@ -19,7 +19,7 @@ from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.conversation.messages import Message
 from rxlanggraph.agent.observers import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue, branch_of
-from rxlanggraph.agent.requests import adds_to_memory, config_of, question_of, remember
+from rxlanggraph.agent.requests import adds_to_memory, question_of, remember
 from rxlanggraph.agent.responders.choice import make_responder
 from rxlanggraph.agent.run import (
     AgentRun,
@@ -426,6 +426,11 @@ class BaseAgent:
             config: LangGraph's config: passed to the graph or the Runnable that answers. If it has
                 no ``thread_id``, the agent's name is used.
             reset: Leave ERROR first.
+
+        Raises:
+            InvalidArgumentError: ``config`` names two threads.
+            InvalidTypeError: ``config`` is not a mapping, or its ``thread_id`` is not a string.
+            Exception: As `run`.
         """
         run = AgentRun(self, input, config, modes=self.stream_mode)
         return await self._enter(run, self.timeout, "enqueue", reset=reset, limits_wait=False)
@@ -532,8 +537,7 @@ class BaseAgent:
             self._end_run(self._active_run, succeeded=False)
         self._active_run, run.persistence = self._prepared(run), self._persistence
         if self._listeners:
-            thread_id = config_of(run)["configurable"]["thread_id"]
-            run.observed = self._listeners.observed(self.name, thread_id)
+            run.observed = self._listeners.observed(self.name, run.thread_id)
         self.output_queue.begin()
         succeeded = False
         try:
@@ -561,8 +565,9 @@ class BaseAgent:
     def _prepared(self, run: AgentRun) -> AgentRun:
         conversation = run.conversation = current_conversation()
         run.memory = self._memory_in(conversation)
-        own = self.name if conversation is None else conversation.thread_of(self)
-        run.thread_id = self._thread_id or own
+        if run.thread_id is None:
+            own = self.name if conversation is None else conversation.thread_of(self)
+            run.thread_id = self._thread_id or own
         return run
 
     async def _answer(self, run: AgentRun) -> Any:

@@ -18,7 +18,7 @@ from rxlanggraph.messages import StreamMessage, chunk_of
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-__all__ = ["adds_to_memory", "config_of", "question_of", "remember"]
+__all__ = ["adds_to_memory", "question_of", "remember"]
 
 
 def adds_to_memory(request: Any, responder: Responder | None) -> bool:
@@ -49,10 +49,10 @@ def remember(memory: Memory, request: Any) -> None:
     memory.add_all(messages)
 
 
-def config_of(run: AgentRun) -> RunnableConfig:
-    """LangGraph's config of a run that has begun. In the run."""
+def _config_of(run: AgentRun) -> RunnableConfig:
+    """LangGraph's config of a run that has begun, with its thread. In the run."""
     config: RunnableConfig = {**run.config} if run.config else {}
-    config["configurable"] = {"thread_id": run.thread_id, **config.get("configurable", {})}
+    config["configurable"] = {**(config.get("configurable") or {}), "thread_id": run.thread_id}
     return config
 
 
@@ -69,10 +69,10 @@ def question_of(
         put_chunk: Puts a chunk into the output.
     """
     beginning, messages = memory.beginning, memory.get_messages()
-    config = config_of(run)
+    config = _config_of(run)
     if run.config is not None:
         run.config = without_run_id(run.config)  # type: ignore[assignment]
-    chunks = _Chunks(run, config, put_chunk) if run.modes else None
+    chunks = _Chunks(run, put_chunk) if run.modes else None
     return Question(run.request, messages, beginning, config, run.on_failure, run.modes, chunks)
 
 
@@ -82,12 +82,10 @@ class _Chunks:
     def __init__(
         self,
         run: AgentRun,
-        config: RunnableConfig,
         put: Callable[[StreamMessage], Coroutine[Any, Any, None]],
     ) -> None:
         self._run = run
-        thread_id = config["configurable"]["thread_id"]
-        self._source = StreamMessage(run.request, thread_id if isinstance(thread_id, str) else None)
+        self._source = StreamMessage(run.request, run.thread_id)
         self._put = put
 
     def put(

@@ -30,6 +30,7 @@ from rxlanggraph.agent.conversation.conversation import Conversation
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.observers import ObservedRun
 from rxlanggraph.agent.output.queue import OutputQueue, get_as
+from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.run_on_loop import await_on_loop
 from rxlanggraph.concurrency.stacks import context_of
@@ -78,9 +79,13 @@ class AgentRun:
     Args:
         owner: The agent.
         request: The request.
-        config: LangGraph's config, for the responder.
+        config: LangGraph's config, for the responder; None for an empty one.
         output: The queue for the run's output; None for the agent's queue.
         modes: LangGraph's modes of the chunks that it puts out before its answer.
+
+    Raises:
+        InvalidArgumentError, InvalidTypeError: As `rxlanggraph.bridge.graphs.configs.threads_of`
+            and ``one_thread``, for ``config``.
     """
 
     __slots__ = (
@@ -115,12 +120,14 @@ class AgentRun:
         self.chunks = 0  # how many it has put out; owned by the run
         self.request = request
         self.config = config
+        # The thread of its graph: that of ``config``, else set at the beginning of the run.
+        named = None if config is None else one_thread(threads_of(None, config))
+        self.thread_id = None if named is None else named.thread_id
         self.output = output
         # Written at the beginning of the run: the conversation that it is part of, the memory that
-        # it adds to, and whether that is saved; the thread of its graph, unless ``config`` has one.
+        # it adds to, and whether that is saved.
         self.conversation: Conversation | None = None
         self.memory: Memory | None = None
-        self.thread_id: str | None = None
         self.persistence: RunPersistence | None = None
         self.observed: ObservedRun | None = None  # likewise: what tells hooks of it
         # Set once, by the run itself, or by the run that replaces it; read by any thread.
