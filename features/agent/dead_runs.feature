@@ -83,6 +83,18 @@ Feature: Leftovers of an ended run do not reach later callers
       | closed               |
       | left by its block    |
       | dropped              |
+      | dropped in a thread  |
+      | closed on another loop |
+
+  Scenario: The stream of a single run is closed without waiting if its loop is gone
+    Given an agent that puts out what it is asked
+    When a caller takes one item of a run that hangs, closes its loop, and closes the stream on another
+    Then the agent answers the next request
+
+  Scenario: The stream of a single run may be read on other loops than the run's
+    Given an agent that puts out what it is asked
+    When a caller begins the stream of a request, and other loops read it to its end
+    Then the stream gives "asked", and ends with nothing
 
   Scenario: Cancelling a step of the stream of a single run does not cancel the run
     Given an agent that puts out what it is asked

@@ -46,6 +46,28 @@ Feature: The thread of an agent's graph holds the conversation, whatever becomes
     When its run is cancelled before each callback of the loop, and its thread looked at
     Then its thread and its memory hold what they held before each time
 
+  Scenario Outline: A run on a thread that <the config> names is rolled back on that thread
+    Given an agent over a graph whose second node fails on demand, with a checkpointer
+    When it answers on the thread "T", named by <the config>, and then fails there
+    Then "T" has the first turn alone, and no other thread has anything
+
+    Examples:
+      | the config               |
+      | configurable             |
+      | the config itself        |
+      | both                     |
+
+  Scenario Outline: A config <what> is refused, and the agent is not in ERROR
+    Given an agent over a graph whose second node fails on demand, with a checkpointer
+    When it is invoked with a config <what>
+    Then it raises <error>, and is IDLE
+
+    Examples:
+      | what                            | error                |
+      | that is not a mapping           | InvalidTypeError     |
+      | whose thread is a number        | InvalidTypeError     |
+      | that names two threads          | InvalidArgumentError |
+
   Scenario: A run that fails once its graph has answered leaves the thread as before
     Given an agent over each kind of graph with tools, with each kind of saver
     When it is cancelled while its answer waits for room in its output

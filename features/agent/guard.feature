@@ -27,9 +27,20 @@ Feature: A run whose loop is gone, or stopped while it waits, blocks no other
     Then the one who waited is answered with "answer"
 
   Scenario: A caller of a pool whose loop is stopped when its turn comes blocks no other, and enters later
-    Given a pool of one agent, which answers when the gate opens
+    Given a pool whose only agent answers when the gate opens
     When callers of three more threads line up on two loops, the first of which is stopped
     Then all of them are answered
+
+  Scenario Outline: A call whose loop is closed has no place in a pool: a caller that <comes when>
+    Given a pool whose only agent never answers "lost", and has a gate
+    And callers that wait for a place look every 0.05 s whether the loop of a run is closed
+    When the loop of its call is closed, and a caller on another thread <comes when>
+    Then that caller is answered, and the pool has one agent
+
+    Examples:
+      | comes when       |
+      | waits already    |
+      | comes afterwards |
 
   Scenario: A run that was cut off, and is collected during the next, does not affect that
     Given a runnable agent that never answers "lost", and has a gate

@@ -25,6 +25,11 @@ Feature: A pool is bounded in time and in what it keeps
     When "first" is asked, "lost" in vain, and "last" when both work again
     Then the store, the agent and the graph's thread have "first" and "last" with their answers
 
+  Scenario: The agent of a run that could not be undone is evicted last
+    Given a pool of two agents, which fails with its store to keep "lost" on the thread "a"
+    When "a" is asked "first", and "lost" in vain, then the threads "b" and "c", and "a" again
+    Then the store has "first" and "last" with their answers
+
   Scenario: A run that is cancelled as its memory is kept is taken out of the store
     Given a pool of agents, whose store tells when it has kept "lost", and waits
     When "first" is asked, "lost" is cancelled once it is kept, and "last" is asked by another pool

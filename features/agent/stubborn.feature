@@ -25,6 +25,11 @@ Feature: Runs that ignore cancellation, end together, or start each other leave 
     When its caller cancels it during that cleanup
     Then the cleanup has come to its end before the caller hears of it
 
+  Scenario: A step that raises GeneratorExit is cleaned up after like one that fails
+    Given an agent that raises GeneratorExit, with a task that takes its time to clean up
+    When it is run to its end
+    Then the cleanup has come to its end before GeneratorExit is raised
+
   Scenario: Tasks that replace each other when cancelled do not hold the caller
     Given an agent that fails, with a task that starts another one when it is cancelled
     And the time limit of tasks of a run that has ended is 0.05 seconds

@@ -38,6 +38,19 @@ Feature: The package keeps to its map
       | executors/ray/cluster.py            | of the connection to Ray, which is the parent's   |
       | executors/ray/connection.py         | of the same connection                            |
 
+  Scenario: Of agents and actors, only agent/internal.py uses private names of another module
+    Then the modules of agents and actors use no private names that they do not define, but internal.py
+
+  Scenario Outline: The check of private names detects <code>
+    Then the private names that "<code>" does not define are "<names>"
+
+    Examples:
+      | code                                | names     |
+      | agent._state = 1                    | _state    |
+      | self.agent._run(self._state)        | _run      |
+      | self._run = other._run              |           |
+      | asyncio._get_running_loop()         |           |
+
   Scenario: Importing the package imports neither LangGraph, LangChain nor the command
     When a new interpreter imports rxlanggraph
     Then none of langgraph, langchain_core, click, rich or rxlanggraph.cli is imported with it

@@ -181,6 +181,7 @@ Feature: A StateActor has one writer: nothing is shared, and nothing is changed 
       | The end of with      | its block ends                |
       | The end of async with | its async block ends         |
       | close in an observer | an observer closes it         |
+      | aclose in an observer | a loop of an observer closes it |
 
   Scenario: An actor that was never used has no thread, and can be closed
     Given an actor that keeps a list

@@ -196,10 +196,10 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
             thread.join()
 
     async def aclose(self) -> None:
-        """Async form of `close`. Any loop. Cancelling it ends only the waiting."""
+        """Async form of `close`, in all respects. Any loop. Cancelling it ends only the waiting."""
         self._seal()
         thread = self._actor_thread.thread
-        if thread is not None and thread.is_alive():
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             await asyncio.wait([asyncio.wrap_future(self._actor_thread.ended)])
             thread.join()  # it has nothing left to do
 

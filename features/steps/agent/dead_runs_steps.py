@@ -376,6 +376,12 @@ def a_caller_takes_one_item(context: Context, let_go: str) -> None:
         elif let_go == "left by its block":
             async with stream:
                 pass
+        elif let_go == "closed on another loop":
+            await asyncio.to_thread(lambda: run(stream.aclose()))
+        elif let_go == "dropped in a thread":
+            held = [stream]
+            del stream
+            await asyncio.to_thread(held.clear)
         else:
             del stream
             gc.collect()
@@ -386,6 +392,39 @@ def a_caller_takes_one_item(context: Context, let_go: str) -> None:
         assert task.cancelled(), task
 
     run(main())
+
+
+@when(
+    "a caller takes one item of a run that hangs, closes its loop, and closes the stream on another"
+)
+def step_a_caller_takes_one_item_of_a_run_that_hangs_closes(context: Context) -> None:
+    context.agent.ends = hang
+    stream = context.agent.stream("asked")
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(anext(stream))
+    loop.close()
+    context.cut_off = stream._task
+    context.cut_off._log_destroy_pending = False
+    run(stream.aclose())
+
+
+@then("the agent answers the next request")
+def step_the_agent_answers_the_next_request(context: Context) -> None:
+    assert run(context.agent.run("next", on_busy="enqueue")) == "answer"
+    context.cut_off.get_coro().close()
+    del context.cut_off
+
+
+@when("a caller begins the stream of a request, and other loops read it to its end")
+def step_a_caller_begins_the_stream_of_a_request_and_other_loops(context: Context) -> None:
+    stream = context.agent.stream("asked")
+
+    async def main() -> list[Any]:
+        context.got = [await anext(stream)]
+        return await asyncio.to_thread(lambda: run(listed(stream)))
+
+    context.error, rest = None, run(main())
+    assert rest == [], rest
 
 
 @then("the run is cancelled, and the agent answers the next request")

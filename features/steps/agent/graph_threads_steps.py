@@ -27,6 +27,7 @@ from support.agent.agent_tools import (
 )
 from support.concurrency.listening import listening
 from support.concurrency.loops import calling_before_callback
+from support.concurrency.raising import check_error, raised
 from support.concurrency.tasks import PATIENCE, run
 
 # -- without an agent ------------------------------------------------------------------------------
@@ -97,6 +98,64 @@ def its_thread_and_its_memory_hold_nothing(context: Context) -> None:
 @then("the next request is answered, and the model sees no trace of the run before")
 def the_next_request_is_answered(context: Context) -> None:
     do_all(context.who, *context.doings, check_answers)
+
+
+# -- threads that a config names -------------------------------------------------------------------
+
+CONFIGS: dict[str, Any] = {
+    "configurable": {"configurable": {"thread_id": "T"}},
+    "the config itself": {"thread_id": "T"},
+    "both": {"thread_id": "T", "configurable": {"thread_id": "T"}},
+    "that is not a mapping": "T",
+    "whose thread is a number": {"configurable": {"thread_id": 5}},
+    "that names two threads": {"thread_id": "T", "configurable": {"thread_id": "U"}},
+}
+
+
+@given("an agent over a graph whose second node fails on demand, with a checkpointer")
+def step_an_agent_over_a_graph_whose_second_node_fails_on_demand(context: Context) -> None:
+    def second(state: MessagesState) -> dict[str, Any]:
+        if state["messages"][-2].content == "fail":
+            raise LookupError("on demand")
+        return {"messages": [("assistant", "second")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("one", lambda _: {"messages": [("assistant", "first")]})
+    graph.add_node("two", second)
+    graph.add_edge(START, "one")
+    graph.add_edge("one", "two")
+    context.saver = InMemorySaver()
+    context.agent = BaseAgent("own", graph=graph.compile(checkpointer=context.saver))
+
+
+@when('it answers on the thread "T", named by {how}, and then fails there')
+def step_it_answers_on_the_thread_t_named_by_how_and_then_fails(context: Context, how: str) -> None:
+    async def main() -> None:
+        assert await context.agent.ainvoke("ask", CONFIGS[how]) == "second"
+        error = await raised(context.agent.ainvoke("fail", CONFIGS[how]))
+        assert isinstance(error, LookupError), error
+
+    run(main())
+
+
+@then('"T" has the first turn alone, and no other thread has anything')
+def step_t_has_the_first_turn_alone_and_no_other_thread_has(context: Context) -> None:
+    state = context.agent.graph.get_state({"configurable": {"thread_id": "T"}})
+    said = [message.content for message in state.values["messages"]]
+    assert said == ["ask", "first", "second"], said
+    threads = {found.config["configurable"]["thread_id"] for found in context.saver.list(None)}
+    assert threads == {"T"}, threads
+
+
+@when("it is invoked with a config {what}")
+def step_it_is_invoked_with_a_config_what(context: Context, what: str) -> None:
+    context.error = run(raised(context.agent.ainvoke("ask", CONFIGS[what])))
+
+
+@then("it raises {error:w}, and is IDLE")
+def step_it_raises_error_and_is_idle(context: Context, error: str) -> None:
+    check_error(context.error, error)
+    assert context.agent.state.name == "IDLE", context.agent
 
 
 # -- cancelled at any await ------------------------------------------------------------------------

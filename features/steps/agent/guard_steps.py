@@ -8,6 +8,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.agent import AgentPool, run_lock
+from rxlanggraph.agent import pool as pool_module
 from rxlanggraph.concurrency.waiters import WaiterQueue
 from rxlanggraph.errors import AgentBusyError
 from support.agent.agent_runs import AGENTS, call_from, outcome
@@ -115,12 +116,12 @@ def step_the_loop_that_was_stopped_goes_on(context: Context) -> None:
     context.answer = context.loop.run_until_complete(context.asleep)
 
 
-@given("a pool of one agent, which answers when the gate opens")
-def step_a_pool_of_one_agent(context: Context) -> None:
-    context.agent = AGENTS["answers when the gate opens"]()
+@given("a pool whose only agent {does}")
+def step_a_pool_whose_only_agent_does(context: Context, does: str) -> None:
+    context.agent = AGENTS[does]()
 
     def make(_: str) -> Any:
-        agent: Any = AGENTS["answers when the gate opens"]()
+        agent: Any = AGENTS[does]()
         agent.gate, agent.log = context.agent.gate, context.agent.log
         return agent
 
@@ -148,6 +149,42 @@ def step_callers_of_three_more_threads_line_up_on_two_loops_the(context: Context
     asleep = loop.create_task(ask("asleep"))
     run(main())
     context.answers.append(loop.run_until_complete(asleep))
+
+
+@given("callers that wait for a place look every {seconds:f} s whether the loop of a run is closed")
+def step_callers_that_wait_for_a_place_look_every_seconds_s(
+    context: Context, seconds: float
+) -> None:
+    patch(context, pool_module, "_LOOK_SECONDS", seconds)
+
+
+@when("the loop of its call is closed, and a caller on another thread {comes}")
+def step_the_loop_of_its_call_is_closed_and_a_caller_on_another(
+    context: Context, comes: str
+) -> None:
+    pool, agent = context.pool, context.agent
+
+    def ask(thread_id: str) -> Coroutine[Any, Any, Any]:
+        return pool.ainvoke(thread_id, {"configurable": {"thread_id": thread_id}})
+
+    loop = asyncio.new_event_loop()
+    cut_off = loop.create_task(ask("lost"))
+    cut_off._log_destroy_pending = False  # type: ignore[attr-defined]
+    while not len(agent.log):
+        loop.run_until_complete(asyncio.sleep(0))
+    caller = thread(run, ask("next")) if comes == "waits already" else None
+    if caller is not None:
+        loop.run_until_complete(in_line(pool._queue, 1))
+    loop.close()
+    agent.gate.open()
+    context.answer = run(ask("next")) if caller is None else caller.result(LIMIT)
+    cut_off.get_coro().close()  # type: ignore[union-attr]
+
+
+@then("that caller is answered, and the pool has one agent")
+def step_that_caller_is_answered_and_the_pool_has_one_agent(context: Context) -> None:
+    assert context.answer == "answer", context.answer
+    assert len(context.pool) == 1, context.pool._entries
 
 
 @then("all of them are answered")

@@ -214,6 +214,24 @@ def step_first_is_asked_lost_in_vain_and_last_when_both_work_again(context: Cont
     context.answers = run(main())
 
 
+@given('a pool of two agents, which fails with its store to keep "lost" on the thread "a"')
+def step_a_pool_of_two_agents_which_fails_with_its_store(context: Context) -> None:
+    context.store = Broken()
+    context.pool = AgentPool(Telling, max_agents=2, persistence=context.store)
+
+
+@when('"a" is asked "first", and "lost" in vain, then the threads "b" and "c", and "a" again')
+def step_a_is_asked_first_and_lost_in_vain_then_the_threads(context: Context) -> None:
+    async def main() -> None:
+        answers = [await outcome(ask(context.pool, "a", each)) for each in ("first", "lost")]
+        assert [type(each) for each in answers] == [str, OSError], answers
+        context.store.is_broken = False
+        for thread in ("b", "c", "a"):
+            await ask(context.pool, thread, "last")
+
+    run(main())
+
+
 def stored(store: InMemoryStore, thread_id: str) -> list[Any]:
     (item,) = [each for each in store.search(()) if each.key == thread_id]
     return [message["data"]["content"] for message in item.value["messages"]]

@@ -126,6 +126,29 @@ def step_the_cleanup_has_come_to_its_end_before_the_caller_hears_of(context: Con
     assert context.cleaned
 
 
+@given("an agent that raises GeneratorExit, with a task that takes its time to clean up")
+def step_an_agent_that_raises_generatorexit_with_a_task_that(context: Context) -> None:
+    context.agent = CleaningUp(GeneratorExit)
+
+
+@when("it is run to its end")
+def step_it_is_run_to_its_end(context: Context) -> None:
+    async def main() -> None:
+        try:
+            await context.agent.run("request")
+        except BaseException as error:
+            context.error = error
+        context.cleaned = context.agent.cleaned
+
+    run(main())
+
+
+@then("the cleanup has come to its end before GeneratorExit is raised")
+def step_the_cleanup_has_come_to_its_end_before_generatorexit_is(context: Context) -> None:
+    assert isinstance(context.error, GeneratorExit), context.error
+    assert context.cleaned
+
+
 @given("an agent that fails, with a task that starts another one when it is cancelled")
 def step_an_agent_that_fails_with_a_task_that_starts_another_one(context: Context) -> None:
     context.agent = Replacing()

@@ -70,7 +70,7 @@ def watch(context: Context, messages: Sequence[Message]) -> None:
     context.shown, context.kept = [], []
     for number, message in enumerate(messages):
         context.memory.add(message)
-        context.kept.append(len(context.memory._entries))
+        context.kept.append(len(context.memory._contents.entries))
         if number % 7 == 0 or number > len(messages) - 30:
             context.shown.append((number, context.memory.get_messages()))
 
@@ -99,7 +99,7 @@ def step_count_messages_of_5_words_are_added_one_by_one_unseen(
 @then("words were counted less often than that")
 def step_words_were_counted_less_often_than_that(context: Context) -> None:
     assert 0 < context.words.counted < len(context.added), context.words.counted
-    assert len(context.memory._entries) < 50, len(context.memory._entries)
+    assert len(context.memory._contents.entries) < 50, len(context.memory._entries)
 
 
 @then("it shows the newest {count:d}")
@@ -176,7 +176,7 @@ def step_count_messages_are_added_until_one_is_refused(context: Context, count: 
 @then("what was refused is not there, and the error is the counter's own")
 def step_what_was_refused_is_not_there_and_the_error_is_the(context: Context) -> None:
     assert context.error is context.words.error
-    assert list(context.memory._entries.values()) == context.added
+    assert list(context.memory._contents.entries.values()) == context.added
     assert error_of(context.memory.get_messages) is context.error
 
 

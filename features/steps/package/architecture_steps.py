@@ -123,6 +123,40 @@ def is_plain_lock(node: ast.AST) -> bool:
 PLAIN_LOCKS = {"Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Barrier"}
 
 
+@then(
+    "the modules of agents and actors use no private names that they do not define, but internal.py"
+)
+def step_the_modules_of_agents_and_actors_use_no_private_names(context: Context) -> None:
+    own = {
+        name: path for name, path in modules().items() if name.split(".")[0] in {"agent", "actor"}
+    }
+    found = {name: used for name, path in own.items() if (used := foreign_names(path.read_text()))}
+    assert list(found) == ["agent.internal"], found
+
+
+@then('the private names that "{code}" does not define are "{names:Text}"')
+def step_the_private_names_that_code_does_not_define_are_names(
+    context: Context, code: str, names: str
+) -> None:
+    assert foreign_names(code) == set(names.split()), foreign_names(code)
+
+
+def foreign_names(source: str) -> set[str]:
+    """The private attributes that a module uses of something other than ``self``.
+
+    Those that it defines itself are not among them, nor those of the standard library.
+    """
+    nodes = list(ast.walk(ast.parse(source)))
+    used = [node for node in nodes if isinstance(node, ast.Attribute) and is_private(node.attr)]
+    own = {node.attr for node in used if ast.unparse(node.value) in {"self", "cls"}}
+    own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return {node.attr for node in used} - own - {"_get_running_loop", "_replace", "_make"}
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
 @when("a new interpreter imports rxlanggraph")
 def step_a_new_interpreter_imports_rxlanggraph(context: Context) -> None:
     done = run_python("-c", "import rxlanggraph, sys; print(*sys.modules)")

@@ -210,6 +210,12 @@ def step_later_commands_are_applied(context: Context) -> None:
 # -- the end ---------------------------------------------------------------------------------------
 
 
+_CLOSING_OBSERVERS: dict[str, Callable[[StateActor[Any, Any]], None]] = {
+    "an observer closes it": lambda actor: actor.close(),
+    "a loop of an observer closes it": lambda actor: run(actor.aclose()),
+}
+
+
 async def end_async(actor: StateActor[Any, Any], how: str) -> None:
     if how == "a task awaits its aclose":
         await actor.aclose()
@@ -230,8 +236,9 @@ def step_50_commands_are_sent_and_how(context: Context, how: str) -> None:
     elif how == "its block ends":
         with actor as same:
             assert same is actor
-    elif how == "an observer closes it":
-        actor.states.subscribe(lambda state: actor.close() if len(state) == 50 else None)
+    elif how in _CLOSING_OBSERVERS:
+        close = _CLOSING_OBSERVERS[how]
+        actor.states.subscribe(lambda state: close(actor) if len(state) == 50 else None)
         context.thread.join(PATIENCE)
     else:
         run(end_async(actor, how))

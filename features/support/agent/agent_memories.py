@@ -140,18 +140,18 @@ class KnownMemory:
             self.either.append(came_in)
 
     def commit(self) -> None:
-        staged = list(self.turn._staged.values())
+        staged = list(self.turn._stage._entries.values())
         self.turn.commit()
         self.pieces.append(staged)
 
     def end_block(self) -> None:
-        staged = list(self.turn._staged.values())
+        staged = list(self.turn._stage._entries.values())
         with self.turn:
             pass
         self.pieces.append(staged)
 
     def discard(self) -> None:
-        self.gone = list(self.turn._staged.values())
+        self.gone = list(self.turn._stage._entries.values())
         self.turn.discard()
 
     @property

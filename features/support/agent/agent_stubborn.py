@@ -46,14 +46,15 @@ class Staying(Watched):
 class CleaningUp(Watched):
     """Fails, and has a task that needs some turns of the loop to clean up."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: type[BaseException] = LookupError) -> None:
         super().__init__()
+        self.error = error
         self.cleaning, self.cleaned = asyncio.Event(), False
 
     async def work(self) -> None:
         self.tasks.append(asyncio.create_task(self._help()))
         await asyncio.sleep(0)
-        raise LookupError("on demand")
+        raise self.error("on demand")
 
     async def _help(self) -> None:
         try:

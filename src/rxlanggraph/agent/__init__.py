@@ -8,8 +8,10 @@ A map; each imports only from those above it.
     run_lock             one run at a time
     observers            the hooks of an agent
     run                  one run: its messages, tasks and output
-    responder            what answers: a model, a function, a graph
+    responders           what answers: a model, a function, a graph
+    requests             what a request adds to the memory, and what the responder is asked
     agent                the agent
+    internal             what a pool does with an agent, and users cannot
     pool                 one agent per thread of a stream, with saved memories
     mcp                  agents as tools of an MCP server (extra ``mcp``)
 """

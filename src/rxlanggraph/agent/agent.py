@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from rxlanggraph.agent.conversation.conversation import Conversation, current_conversation
 from rxlanggraph.agent.conversation.mcp_text import extract_text
 from rxlanggraph.agent.conversation.memory import Memory
-from rxlanggraph.agent.conversation.messages import Message, is_message, new_id, requested
+from rxlanggraph.agent.conversation.messages import Message
 from rxlanggraph.agent.observers import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue, branch_of
-from rxlanggraph.agent.responder import Question, make_responder
+from rxlanggraph.agent.requests import adds_to_memory, question_of, remember
+from rxlanggraph.agent.responders.choice import make_responder
 from rxlanggraph.agent.run import (
     AgentRun,
     RunPersistence,
@@ -33,8 +33,6 @@ from rxlanggraph.agent.run import (
 from rxlanggraph.agent.run_lock import BusyPolicy, RunLock, refuse_overtaken
 from rxlanggraph.agent.state_machine import AgentState, StateContext, StateMachine, Transition
 from rxlanggraph.bridge.chunks import StreamMode, checked_modes
-from rxlanggraph.bridge.graphs.configs import without_run_id
-from rxlanggraph.bridge.graphs.interrupts import resume_of
 from rxlanggraph.errors import (
     AgentBusyError,
     AgentMessageError,
@@ -42,7 +40,6 @@ from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
 )
-from rxlanggraph.messages import StreamMessage, chunk_of
 from rxlanggraph.validation import check_name, check_timeout, check_whole
 
 if TYPE_CHECKING:
@@ -108,9 +105,9 @@ class BaseAgent:
         self.llm = llm
         self.graph = graph
         self._memory = Memory() if memory is None else _checked(memory)
-        # Set once by a pool, for which this is the agent of one thread; None without a pool.
+        # Set once by a pool, for which this is the agent of one thread (`internal.bind_thread`).
         self._thread_id: str | None = None
-        # Set by the pool for each run; None without a pool.
+        # Set by the pool for each run (`internal.persisted`).
         self._persistence: RunPersistence | None = None
         self.output_queue: OutputQueue[Any] = OutputQueue(
             output_size, direct=partial(output_of_run, self)
@@ -429,21 +426,14 @@ class BaseAgent:
             config: LangGraph's config: passed to the graph or the Runnable that answers. If it has
                 no ``thread_id``, the agent's name is used.
             reset: Leave ERROR first.
+
+        Raises:
+            InvalidArgumentError: ``config`` names two threads.
+            InvalidTypeError: ``config`` is not a mapping, or its ``thread_id`` is not a string.
+            Exception: As `run`.
         """
         run = AgentRun(self, input, config, modes=self.stream_mode)
-        self._refuse_own(run)
-        refuse_overtaken(input, self._run_lock)
-        try:
-            async with (
-                self._run_lock.entered("enqueue"),
-                run_timeout(f"the run of agent {self.name!r}", self.timeout),
-            ):
-                answer = await self._run(run, reset=reset)
-        except BaseException as error:
-            _tell_end(run, error)
-            raise
-        _tell_end(run, None)
-        return answer
+        return await self._enter(run, self.timeout, "enqueue", reset=reset, limits_wait=False)
 
     async def step(self) -> Any:
         """Do one step of a run; override it to make your own agent.
@@ -461,7 +451,8 @@ class BaseAgent:
             run = self._prepared(AgentRun(self, None))
         assert run.memory is not None
         with self._states.context(AgentState.THINKING, run):
-            answer = await self._responder.answer(self._question(run, run.memory))
+            question = question_of(run, run.memory, self.output_queue.put_chunk)
+            answer = await self._responder.answer(question)
         run.memory.add_all(answer.messages)
         await self.output_queue.put(answer.value)
         return answer.value
@@ -510,23 +501,27 @@ class BaseAgent:
             "or use another agent"
         )
 
-    def _refuse_own(self, run: AgentRun) -> None:
+    async def _enter(
+        self,
+        run: AgentRun,
+        seconds: float,
+        on_busy: BusyPolicy,
+        *,
+        reset: bool,
+        limits_wait: bool = True,
+    ) -> Any:
+        """Do ``run`` after the runs before it; ``limits_wait``: ``seconds`` cover that wait too."""
         if run.reentrant:
             raise AgentBusyError(
                 f"{self!r} was asked by its own run, which would wait for itself; "
                 "ask another agent, or answer in step()"
             )
-
-    async def _enter(
-        self, run: AgentRun, seconds: float, on_busy: BusyPolicy, *, reset: bool
-    ) -> Any:
-        self._refuse_own(run)
         refuse_overtaken(run.request, self._run_lock)
+        turn = self._run_lock.entered(on_busy)
+        limit = run_timeout(f"the run of agent {self.name!r}", seconds)
+        outer, inner = (limit, turn) if limits_wait else (turn, limit)
         try:
-            async with (
-                run_timeout(f"the run of agent {self.name!r}", seconds),
-                self._run_lock.entered(on_busy),
-            ):
+            async with outer, inner:
                 answer = await self._run(run, reset=reset)
         except BaseException as error:
             _tell_end(run, error)
@@ -542,8 +537,7 @@ class BaseAgent:
             self._end_run(self._active_run, succeeded=False)
         self._active_run, run.persistence = self._prepared(run), self._persistence
         if self._listeners:
-            thread_id = self._config(run)["configurable"]["thread_id"]
-            run.observed = self._listeners.observed(self.name, thread_id)
+            run.observed = self._listeners.observed(self.name, run.thread_id)
         self.output_queue.begin()
         succeeded = False
         try:
@@ -569,8 +563,11 @@ class BaseAgent:
             self.output_queue.abort()
 
     def _prepared(self, run: AgentRun) -> AgentRun:
-        run.conversation = current_conversation()
-        run.memory = self._memory_in(run.conversation)
+        conversation = run.conversation = current_conversation()
+        run.memory = self._memory_in(conversation)
+        if run.thread_id is None:
+            own = self.name if conversation is None else conversation.thread_of(self)
+            run.thread_id = self._thread_id or own
         return run
 
     async def _answer(self, run: AgentRun) -> Any:
@@ -578,26 +575,19 @@ class BaseAgent:
         assert memory is not None
         if run.persistence is not None:
             await run.persistence.load()
-        beginning = memory.beginning
-        if self._adds_to_memory(run.request):
-            _remember(memory, run.request)
+        responder = self._responder
+        beginning = memory.beginning if responder is not None and responder.remembers else None
+        if adds_to_memory(run.request, responder):
+            remember(memory, run.request)
         answer = await self._steps()
-        if self._responder is not None:
+        if responder is not None and beginning is not None:
             now = self.memory  # it may have been replaced
             if now.beginning is not beginning:
-                await self._responder.begin_anew(self._question(run, now))
+                await responder.begin_anew(question_of(run, now, self.output_queue.put_chunk))
         if run.persistence is not None:
             run.on_failure(run.persistence.roll_back)
             await run.persistence.save()
         return answer
-
-    def _question(self, run: AgentRun, memory: Memory) -> Question:
-        beginning, messages = memory.beginning, memory.get_messages()
-        config = self._config(run)
-        if run.config is not None:
-            run.config = without_run_id(run.config)  # type: ignore[assignment]
-        chunks = _Chunks(run, config, self.output_queue.put_chunk) if run.modes else None
-        return Question(run.request, messages, beginning, config, run.on_failure, run.modes, chunks)
 
     def _checked_modes(
         self, stream_mode: StreamMode | Sequence[StreamMode] | None
@@ -612,28 +602,6 @@ class BaseAgent:
             )
         self._responder.check_modes(modes)
         return modes
-
-    def _config(self, run: AgentRun) -> RunnableConfig:
-        config: RunnableConfig = {**run.config} if run.config else {}
-        conversation = run.conversation
-        own = self.name if conversation is None else conversation.thread_of(self)
-        config["configurable"] = {
-            "thread_id": self._thread_id or own,
-            **config.get("configurable", {}),
-        }
-        return config
-
-    def _adds_to_memory(self, request: Any) -> bool:
-        if request is None or (not isinstance(request, str) and self._is_answer(request)):
-            return False
-        if self._responder is None:
-            return is_message(request)  # an overridden step may take any request
-        return self._responder.of_messages
-
-    def _is_answer(self, request: Any) -> bool:
-        return resume_of(request) is not None and (
-            self._responder is None or self._responder.takes_answers
-        )
 
     async def _steps(self) -> Any:
         if type(self).step is BaseAgent.step:  # it ends the run even if it returns None
@@ -658,46 +626,10 @@ class BaseAgent:
         return answer
 
 
-class _Chunks:
-    """The chunks of a run, on their way to its output. Confined to the loop of the run."""
-
-    def __init__(
-        self,
-        run: AgentRun,
-        config: RunnableConfig,
-        put: Callable[[StreamMessage], Coroutine[Any, Any, None]],
-    ) -> None:
-        self._run = run
-        thread_id = config["configurable"]["thread_id"]
-        self._source = StreamMessage(run.request, thread_id if isinstance(thread_id, str) else None)
-        self._put = put
-
-    def put(
-        self, content: Any, mode: StreamMode | None, namespace: tuple[str, ...]
-    ) -> Awaitable[None]:
-        chunk = chunk_of(self._source, content, mode, namespace, self._run.chunks)
-        self._run.chunks += 1
-        return self._put(chunk)
-
-
 def _tell_end(run: AgentRun, error: BaseException | None) -> None:
     """Tell hooks of the end of ``run``, if it has begun."""
     if run.observed is not None:
         run.observed.ended(error)
-
-
-def _remember(memory: Memory, request: Any) -> None:
-    """Add the messages of the request that are not in the memory yet.
-
-    If its last message is there already, it is asked again, under a new id.
-    """
-    messages = requested(request)
-    if not isinstance(request, str):  # a string has no id
-        known = {message.id for message in memory.get_messages()}
-        again = messages[-1:] if messages and messages[-1].id in known else ()
-        new = tuple(message for message in messages if message.id not in known)
-        messages = (*new, *(replace(message, id=new_id()) for message in again))
-    memory.add_all(messages)
 
 
 def _checked(memory: Memory) -> Memory:

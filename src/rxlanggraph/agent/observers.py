@@ -115,12 +115,12 @@ class AgentListeners:
         """Whether there are any."""
         return self._observers is not None
 
-    def observed(self, agent: str, thread_id: object) -> ObservedRun | None:
+    def observed(self, agent: str, thread_id: str | None) -> ObservedRun | None:
         """Return what tells them of a run that begins; None if there are none."""
         observers = self._observers
         if observers is None:
             return None
-        return ObservedRun(observers, agent, thread_id if isinstance(thread_id, str) else None)
+        return ObservedRun(observers, agent, thread_id)
 
 
 def _status_of(error: BaseException | None) -> Status:

@@ -11,6 +11,7 @@ from typing import Any
 from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.conversation.messages import Message
 from rxlanggraph.agent.conversation.persistence import ConversationStore, make_store
+from rxlanggraph.agent.internal import bind_thread, persisted
 from rxlanggraph.agent.run import RunPersistence, is_reentrant, run_timeout
 from rxlanggraph.agent.run_lock import RunLock, refuse_overtaken
 from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
@@ -20,6 +21,9 @@ from rxlanggraph.errors import AgentBusyError, InvalidArgumentError, InvalidType
 from rxlanggraph.validation import check_name, check_plain, check_timeout, check_whole
 
 __all__ = ["AgentPool"]
+
+_LOOK_SECONDS = 1.0
+"""Seconds between two checks of a waiter whether an agent's loop was closed. A guess."""
 
 
 @dataclass(slots=True)
@@ -32,7 +36,21 @@ class _PoolEntry:
     agent: BaseAgent | None = None
     # The stored messages, as saved or loaded last; None if unknown.
     saved: tuple[Message, ...] | None = ()
-    users: int = 0  # calls that use or await the entry; guarded by the pool's lock
+    # A set: the calls that use or await the entry; guarded by the pool's lock.
+    users: dict[Waiter, None] = field(default_factory=dict)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call uses it, but for those whose loops were closed: they are over."""
+        return not self.users or all(user.loop_closed for user in self.users)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether another agent would find in the store what this one knows. Of one that is idle.
+
+        Not after a run that has failed, and whose writes could not be undone.
+        """
+        return self.agent is None or self.saved is not None
 
 
 class _PoolPersistence(RunPersistence):
@@ -243,13 +261,11 @@ class AgentPool:
     ) -> Any:
         async with entry.run_lock.entered("enqueue"):
             agent = entry.agent or self._agent_of(thread_id)
-            persistence = agent._persistence = _PoolPersistence(
-                self._store, thread_id, entry, agent
-            )
+            persistence = _PoolPersistence(self._store, thread_id, entry, agent)
             try:
-                return await ask(agent)
+                with persisted(agent, persistence):
+                    return await ask(agent)
             finally:
-                agent._persistence = None
                 persistence.over = True
 
     def _refuse_own_run(self, thread_id: str) -> None:
@@ -269,32 +285,34 @@ class AgentPool:
             raise InvalidTypeError(
                 f"the agent_factory {self._make!r} must return a BaseAgent, not {agent!r}"
             )
-        if agent._thread_id not in (None, thread_id):  # two threads would share one memory
+        bound = bind_thread(agent, thread_id)
+        if bound != thread_id:  # two threads would share one memory
             raise InvalidArgumentError(
                 f"the agent_factory {self._make!r} returned the agent of thread "
-                f"{agent._thread_id!r} for thread {thread_id!r} too; have it make one for each"
+                f"{bound!r} for thread {thread_id!r} too; have it make one for each"
             )
-        agent._thread_id = thread_id
         return agent
 
     @asynccontextmanager
     async def _entry_in_use(
         self, thread_id: str, *, forget: bool = False
     ) -> AsyncIterator[_PoolEntry]:
-        while isinstance(entry := self._take(thread_id, forget=forget), Waiter):
-            await self._queue.wait(entry, self._wake_next)
+        waiter = Waiter()
+        while (entry := self._take(thread_id, waiter, forget=forget)) is None:
+            # Many look more seldom, but together as often.
+            seconds = _LOOK_SECONDS * max(1, len(self._queue) // 100)
+            await self._queue.wait(waiter, self._wake_next, seconds)
         try:
             yield entry
         finally:
             with self._lock:
-                entry.users -= 1
-                if forget and not entry.users:
+                entry.users.pop(waiter, None)
+                if forget and entry.is_idle:
                     self._remove(thread_id, entry)
             self._wake_next()
 
-    def _take(self, thread_id: str, *, forget: bool) -> _PoolEntry | Waiter:
-        """The entry of ``thread_id``, or a waiter for one if there is no room."""
-        waiter = Waiter()
+    def _take(self, thread_id: str, waiter: Waiter, *, forget: bool) -> _PoolEntry | None:
+        """Use the entry of ``thread_id``; None if there is no room: ``waiter`` is in the queue."""
         with self._lock:
             entry = self._entries.get(thread_id)
             if entry is None and forget:
@@ -302,11 +320,12 @@ class AgentPool:
             elif entry is None:
                 if not self._make_room():
                     self._queue.join(waiter)
-                    return waiter
+                    return None
                 entry = self._entries[thread_id] = self._new_entry(thread_id)
             else:
                 self._entries.move_to_end(thread_id)
-            entry.users += 1
+            self._queue.leave(waiter)
+            entry.users[waiter] = None
             return entry
 
     def _new_entry(self, thread_id: str) -> _PoolEntry:
@@ -326,13 +345,22 @@ class AgentPool:
         self._queue = WaiterQueue(self._lock)
 
     def _make_room(self) -> bool:
-        """Evict the agent that has been idle longest, if need be. Under the lock."""
+        """Evict the agent that has been idle longest, if need be. Under the lock.
+
+        One that alone knows what was to be stored is the last to go.
+        """
         if len(self._entries) < self._max_agents:
             return True
-        idle = next((key for key, entry in self._entries.items() if not entry.users), None)
-        if idle is None:
+        evicted = None
+        for key, entry in self._entries.items():
+            if entry.is_idle and entry.is_stored:
+                evicted = key
+                break
+            if entry.is_idle and evicted is None:
+                evicted = key
+        if evicted is None:
             return False
-        del self._entries[idle]
+        del self._entries[evicted]
         return True
 
     def _wake_next(self) -> None:

@@ -29,11 +29,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from rxlanggraph.agent.conversation.conversation import Conversation
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.observers import ObservedRun
-from rxlanggraph.agent.output.queue import OutputQueue
+from rxlanggraph.agent.output.queue import OutputQueue, get_as
+from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
 from rxlanggraph.concurrency.closing import AsyncClosingContext
+from rxlanggraph.concurrency.run_on_loop import await_on_loop
 from rxlanggraph.concurrency.stacks import context_of
-from rxlanggraph.concurrency.tasks import retrieve_exception
-from rxlanggraph.errors import AgentError, OutputEndedError, RunTimeoutError
+from rxlanggraph.concurrency.tasks import retrieve_exception, silence_pending_warning
+from rxlanggraph.errors import AgentError, LoopUnavailableError, OutputEndedError, RunTimeoutError
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -77,13 +79,16 @@ class AgentRun:
     Args:
         owner: The agent.
         request: The request.
-        config: LangGraph's config, for the responder.
+        config: LangGraph's config, for the responder; None for an empty one.
         output: The queue for the run's output; None for the agent's queue.
         modes: LangGraph's modes of the chunks that it puts out before its answer.
+
+    Raises:
+        InvalidArgumentError, InvalidTypeError: As `rxlanggraph.bridge.graphs.configs.threads_of`
+            and ``one_thread``, for ``config``.
     """
 
     __slots__ = (
-        "_undo",
         "chunks",
         "config",
         "conversation",
@@ -98,6 +103,8 @@ class AgentRun:
         "reentrant",
         "request",
         "task",
+        "thread_id",
+        "undo",
     )
 
     def __init__(
@@ -113,9 +120,12 @@ class AgentRun:
         self.chunks = 0  # how many it has put out; owned by the run
         self.request = request
         self.config = config
+        # The thread of its graph: that of ``config``, else set at the beginning of the run.
+        named = None if config is None else one_thread(threads_of(None, config))
+        self.thread_id = None if named is None else named.thread_id
         self.output = output
-        # Written at the beginning of the run: the conversation that it is part of, and the memory
-        # that it adds to; whether that is saved.
+        # Written at the beginning of the run: the conversation that it is part of, the memory that
+        # it adds to, and whether that is saved.
         self.conversation: Conversation | None = None
         self.memory: Memory | None = None
         self.persistence: RunPersistence | None = None
@@ -123,8 +133,8 @@ class AgentRun:
         # Set once, by the run itself, or by the run that replaces it; read by any thread.
         self.over = False
         self.task: asyncio.Task[Any] | None = None  # owned by `supervise`
-        # Owned by the run, then by `supervise`.
-        self._undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        # What is to be done if it does not succeed; owned by the run, then by `supervise`.
+        self.undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
         outer = _current.get()
         # Without those that are over: runs that start each other would form a chain.
         while outer is not None and outer.over:
@@ -135,12 +145,7 @@ class AgentRun:
 
     def on_failure(self, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Call ``undo`` if the run does not succeed, in reverse order. In the run."""
-        self._undo.append(undo)
-
-    def undoing(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the coroutines of the undo functions, the last one first. For `supervise`."""
-        while self._undo:
-            yield self._undo.pop()()
+        self.undo.append(undo)
 
     def chain(self) -> Iterator[AgentRun]:
         """This run, and those that it is part of."""
@@ -193,20 +198,23 @@ async def supervise(
     and named in the log; otherwise no deadline would hold.
     """
     token = _current.set(run)
+    waiting = False
     try:
         with memory.turn():
             context = None if run.observed is None else run.observed.started()
             run.task = asyncio.create_task(work(run), context=context)
             run.task.add_done_callback(retrieve_exception)
+            waiting = True
             await asyncio.wait({run.task})
+            waiting = False
             answer: _T = run.task.result()
             return answer
-    except GeneratorExit:  # the loop was closed: nothing can be awaited
-        if run.task is not None:
-            # Not a warning for each of two tasks: asyncio logs that of the caller.
-            run.task._log_destroy_pending = False  # type: ignore[attr-defined]
-        raise
-    except BaseException:
+    except BaseException as error:
+        if waiting and isinstance(
+            error, GeneratorExit
+        ):  # its loop was closed: nothing can be awaited
+            silence_pending_warning(run.task)  # asyncio logs one for the caller's
+            raise
         await _end_tasks(run)
         await _undo(run)
         raise
@@ -214,7 +222,7 @@ async def supervise(
         run.over = True
         # Otherwise the run and its task form a reference cycle.
         run.task = None
-        run._undo.clear()
+        run.undo.clear()
         with contextlib.suppress(ValueError):  # closed by the collector, in another context
             _current.reset(token)
 
@@ -244,8 +252,8 @@ def _log_left_behind(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 async def _undo(run: AgentRun) -> None:
     """Undo the run's changes outside of the memory, even if cancelled meanwhile."""
-    for undo in run.undoing():
-        task = asyncio.create_task(undo)
+    while run.undo:
+        task = asyncio.create_task(run.undo.pop()())
         task.add_done_callback(retrieve_exception)
         if await _wait_for([task], _UNDO_SECONDS):
             task.cancel()
@@ -325,9 +333,9 @@ async def run_timeout(what: str, seconds: float) -> AsyncIterator[None]:
 class RunStream(AsyncClosingContext, AsyncIterator[Any]):
     """The items of one run; made by `BaseAgent.stream` with a request.
 
-    The run begins with the first step; all further steps must be on the same loop. A cancelled step
-    has taken nothing, and the run continues; closing or dropping the stream cancels the run. Also
-    an async context manager, which closes it.
+    The run begins with the first step, on the loop of that. A cancelled step has taken nothing, and
+    the run continues; closing or dropping the stream cancels the run. Also an async context
+    manager, which closes it.
 
     Args:
         run: Starts the run, which puts its items into the queue passed to it.
@@ -340,8 +348,8 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         items: OutputQueue[Any],
     ) -> None:
         self._run = run
-        # Owned by the loop on which the stream is iterated over.
         self._items = items
+        # Written by the first step, and by that which finds the end.
         self._task: asyncio.Task[object] | None = None
         self._done = False
 
@@ -354,7 +362,7 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         return self
 
     async def __anext__(self) -> Any:
-        """Get the next item. Cancelled, it has taken nothing.
+        """Get the next item. Any loop. Cancelled, it has taken nothing.
 
         Raises:
             StopAsyncIteration: The run has succeeded, or the stream was closed.
@@ -366,9 +374,9 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
             self._task = self._begin()
         task = self._task
         try:
-            return await self._items._get(self, None, None)
+            return await get_as(self._items, self)
         except OutputEndedError:
-            await asyncio.wait({task})
+            pass  # the run has ended
         if not self._done:
             self._done, self._task = True, None
             try:
@@ -378,27 +386,35 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the stream, cancel its run if that is active, and wait for its end."""
+        """End the stream, cancel its run if that is active, and wait for its end. Any loop.
+
+        It does not wait for a loop that is stopped or closed; the run is cancelled once it goes on.
+        """
         self._done = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        task = self._task
+        if task is not None and not task.done():
+            _cancel_threadsafe(task)
+            with contextlib.suppress(LoopUnavailableError):
+                await await_on_loop(task.get_loop(), _end_of(task))
 
     def __del__(self) -> None:
         """Cancel the run of a stream that was dropped."""
         if self._task is not None and not self._task.done():
-            with contextlib.suppress(RuntimeError):  # its loop is closed
-                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+            _cancel_threadsafe(self._task)
 
     def _begin(self) -> asyncio.Task[object]:
         items = self._items
         items.begin()
         task = asyncio.create_task(self._run(items))
-
-        def end(task: asyncio.Task[object]) -> None:
-            items.end()
-            if not task.cancelled():
-                task.exception()  # raised only where the stream is iterated over
-
-        task.add_done_callback(end)
+        task.add_done_callback(lambda _: items.end())
+        task.add_done_callback(retrieve_exception)  # raised only where the stream is iterated over
         return task
+
+
+def _cancel_threadsafe(task: asyncio.Task[Any]) -> None:
+    with contextlib.suppress(RuntimeError):  # its loop is closed
+        task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+async def _end_of(task: asyncio.Task[Any]) -> None:
+    await asyncio.wait({task})

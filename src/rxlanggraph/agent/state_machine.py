@@ -20,6 +20,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from reprlib import repr as shortened
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Protocol
@@ -100,20 +101,33 @@ class Owner(Protocol):
     """Whether it is over. Set before `StateMachine.abandon` is called, and never cleared."""
 
 
+@dataclass(slots=True, eq=False)
+class _Block:
+    """A block in a state."""
+
+    state: AgentState
+    owner: Owner | None
+    inside: bool = False  # guarded by the machine's lock
+
+
 class StateContext:
     """Being in a state during a block, ``with`` or ``async with``; made by `StateMachine.context`.
 
     Any thread, any loop; entering and leaving never wait, so they cannot be cancelled half-way.
     Single-use: make one for each block.
+
+    Args:
+        enter: Enters the state.
+        leave: Leaves it, because of the exception passed to it, if any.
     """
 
-    __slots__ = ("_inside", "_machine", "_owner", "_state")
+    __slots__ = ("_enter", "_leave")
 
-    def __init__(self, machine: StateMachine, state: AgentState, owner: Owner | None) -> None:
-        self._machine = machine
-        self._state = state
-        self._owner = owner
-        self._inside = False  # guarded by the machine's lock
+    def __init__(
+        self, enter: Callable[[], None], leave: Callable[[BaseException | None], None]
+    ) -> None:
+        self._enter = enter
+        self._leave = leave
 
     def __enter__(self) -> None:
         """Enter the state.
@@ -123,7 +137,7 @@ class StateContext:
             AgentError: The run that this code belongs to is over; nothing has changed.
             UsageError: This context is in use already; nothing has changed.
         """
-        self._machine._enter(self)
+        self._enter()
 
     def __exit__(
         self,
@@ -132,10 +146,8 @@ class StateContext:
         trace: TracebackType | None,
     ) -> None:
         """Leave it; an Exception sets ERROR; cancellation, interrupts and questions do not."""
-        if not isinstance(error, Exception) or isinstance(error, _NO_FAILURES):
-            self._machine._leave(self, None)
-        else:
-            self._machine._leave(self, error)
+        failed = isinstance(error, Exception) and not isinstance(error, _NO_FAILURES)
+        self._leave(error if failed else None)
 
     async def __aenter__(self) -> None:
         """Enter the state, as `__enter__` does; no other task runs meanwhile."""
@@ -173,7 +185,7 @@ class StateMachine:
         self._name = name
         self._clock = clock
         self._lock = fork_safe_rlock()  # see the top of the module; guards the rest
-        self._open: list[StateContext] = []
+        self._open: list[_Block] = []
         self._failure: str | None = None
         self._shown = AgentState.IDLE  # the target of the last recorded transition
         self._latest = 0.0
@@ -223,7 +235,8 @@ class StateMachine:
             raise InvalidArgumentError(
                 f"state must be an AgentState, such as AgentState.RUNNING, not {shortened(state)}"
             )
-        return StateContext(self, state, owner)
+        block = _Block(state, owner)
+        return StateContext(partial(self._enter, block), partial(self._leave, block))
 
     def abandon(self, owner: Owner) -> None:
         """Leave the blocks of ``owner``, which is over. Any thread; never blocks.
@@ -232,9 +245,9 @@ class StateMachine:
         """
         at = self._clock()
         with self._lock:
-            for context in [each for each in self._open if each._owner is owner]:
+            for block in [each for each in self._open if each.owner is owner]:
                 with contextlib.suppress(ValueError):  # it was left just now
-                    self._open.remove(context)
+                    self._open.remove(block)
             self._record(at)
         self._publish()
 
@@ -266,35 +279,35 @@ class StateMachine:
             self._record(at)
         self._publish()
 
-    def _enter(self, context: StateContext) -> None:
+    def _enter(self, block: _Block) -> None:
         at = self._clock()
         with self._lock:
-            if context._inside:
+            if block.inside:
                 raise UsageError(
                     f"this context of agent {self._name!r} is in use; "
                     "a block needs one of its own: call state_context() for each"
                 )
-            context._inside = True
+            block.inside = True
         try:
             with self._lock:
-                self._refuse_if_over(context._owner)
+                self._refuse_if_over(block.owner)
                 # A handler that interrupts after this check acts as if it had come later.
-                self._check(context._state, self._below())
-                self._open.append(context)
+                self._check(block.state, self._below())
+                self._open.append(block)
                 self._record(at)
             self._publish()
         except BaseException:  # refused; or Ctrl-C, or an observer's SystemExit: there is no block
-            self._leave(context, None)
+            self._leave(block, None)
             raise
 
-    def _leave(self, context: StateContext, error: Exception | None) -> None:
+    def _leave(self, block: _Block, error: BaseException | None) -> None:
         cause, at = None if error is None else _text(error), self._clock()
         with self._lock:
-            if cause is not None and self._failure is None and context in self._open:
+            if cause is not None and self._failure is None and block in self._open:
                 self._failure = cause
             with contextlib.suppress(ValueError):  # it was refused or abandoned
-                self._open.remove(context)
-            context._inside = False
+                self._open.remove(block)
+            block.inside = False
             self._record(at)
         self._publish()
 
@@ -310,7 +323,7 @@ class StateMachine:
     def _below(self) -> AgentState:
         """The visible state, disregarding ERROR. Under the lock."""
         try:
-            return self._open[-1]._state
+            return self._open[-1].state
         except IndexError:
             return AgentState.IDLE
 

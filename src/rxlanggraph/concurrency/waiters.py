@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -80,38 +80,38 @@ class WaiterQueue:
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
-        self._waiters: deque[Waiter] = deque()  # guarded by the lock
+        self._waiters: OrderedDict[Waiter, None] = OrderedDict()  # a set; guarded by the lock
 
     def __len__(self) -> int:
         """How many waiters there are. Under the lock."""
         return len(self._waiters)
 
     def join(self, waiter: Waiter) -> None:
-        """Put ``waiter`` at the end. Under the lock."""
-        self._waiters.append(waiter)
+        """Put ``waiter`` at the end, unless it is in the queue. Under the lock."""
+        self._waiters.setdefault(waiter, None)
 
     def next(self) -> Waiter | None:
         """Remove and return the first waiter, to be woken without the lock. Under the lock."""
-        return self._waiters.popleft() if self._waiters else None
+        return self._waiters.popitem(last=False)[0] if self._waiters else None
 
     def leave(self, waiter: Waiter) -> bool:
         """Remove ``waiter``; False if it was removed before. Under the lock."""
         try:
-            self._waiters.remove(waiter)
-        except ValueError:
+            del self._waiters[waiter]
+        except KeyError:
             return False
         return True
 
     async def wait(
         self, waiter: Waiter, pass_on: Callable[[], None], seconds: float | None = None
     ) -> None:
-        """Wait until ``waiter``, which has joined in this step, is selected. On its loop.
+        """Wait until ``waiter``, which is in the queue, is selected. On its loop, without an await.
 
         Args:
             waiter: The caller's waiter.
             pass_on: Passes the selection to the next waiter. Called if the caller is cancelled
                 after its waiter was selected.
-            seconds: Longest wait; None for no limit.
+            seconds: Longest wait, after which it is still in the queue; None for no limit.
         """
         waiter.prepare()  # in time: wake-ups come through the loop, after this step
         try:

@@ -8,7 +8,7 @@ Trimming removes messages some time after it has read them; meanwhile others may
 cleared or trimmed. Each addition therefore has a key of its own, never reused, and is removed by
 that key: removing it twice, or after a clear, has no effect.
 
-`_lock` is a leaf, held for a few calls into one dict, and never while a token counter, which is
+The lock is a leaf, held for a few calls into one dict, and never while a token counter, which is
 user code, is called. It is an RLock, and each section is correct even if another one runs as a
 whole between any two of its lines: a signal handler or a finalizer may interrupt there (invariant
 5). A single call into a built-in dict is assumed to be one step.
@@ -17,8 +17,7 @@ whole between any two of its lines: a signal handler or a finalizer may interrup
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from itertools import repeat
 from types import TracebackType
@@ -27,14 +26,14 @@ from typing import Literal, Self, cast
 from langchain_core.messages import BaseMessage
 
 from rxlanggraph.agent.conversation.messages import Message, MessageLike, as_messages, to_langchain
-from rxlanggraph.agent.conversation.trimming import Entries, TokenCounter, make_limits
+from rxlanggraph.agent.conversation.trimming import Entries, TokenCounter, TrimLimit, make_limits
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import AgentError, UsageError
 
 __all__ = ["Memory", "Turn"]
 
-# The turn that the current code writes to; further out, the turns of other memories.
-_writing: ContextVar[Turn | None] = ContextVar("rxlanggraph_memory_turn", default=None)
+# Of the turn that the current code writes to; further out, those of other memories.
+_writing: ContextVar[_Stage | None] = ContextVar("rxlanggraph_memory_turn", default=None)
 
 
 class Memory:
@@ -68,13 +67,8 @@ class Memory:
         max_tokens: int | None = None,
         token_counter: TokenCounter | None = None,
     ) -> None:
-        self._limits = make_limits(max_messages, max_tokens, token_counter)
-        self._lock = fork_safe_rlock()  # see the top of the module; guards the rest, and each Turn
-        self._entries: Entries = {}
-        self._beginning = object()
-        # The number of messages at which to trim next. Trimming at each addition would make each
-        # take time proportional to the number of messages.
-        self._trim_at = _next_trim(max_messages or 0) if self._limits else math.inf
+        limits = make_limits(max_messages, max_tokens, token_counter)
+        self._contents = _Contents(limits, _next_trim(max_messages or 0))
 
     def add(self, message: MessageLike) -> None:
         """Add one message at the end. Any thread; never blocks, except to count when that is due.
@@ -89,14 +83,7 @@ class Memory:
             AgentError: The turn that this code belongs to is over; nothing was added.
             Exception: Whatever a token counter raised; nothing was added.
         """
-        one = Message.of(message)
-        turn = self._turn()
-        if turn is not None:
-            turn.add(one)
-            return
-        self._make_room()
-        with self._lock:
-            self._entries[object()] = one
+        self._write({object(): Message.of(message)})
 
     def add_all(self, messages: Iterable[MessageLike]) -> tuple[Message, ...]:
         """Add messages at the end, with no others between them. As `add` otherwise.
@@ -110,13 +97,7 @@ class Memory:
             Exception: Whatever a token counter raised; none was added.
         """
         entries = _keyed(messages)
-        turn = self._turn()
-        if turn is not None:
-            turn._write(entries)
-        else:
-            self._make_room()
-            with self._lock:
-                self._entries.update(entries)
+        self._write(entries)
         return tuple(entries.values())
 
     def get_messages(self) -> tuple[Message, ...]:
@@ -128,8 +109,8 @@ class Memory:
         Raises:
             Exception: Whatever a token counter raised.
         """
-        turn = self._turn()
-        return self._trimmed() if turn is None else turn.get_messages()
+        stage = self._stage()
+        return self._contents.trimmed() if stage is None else stage.messages()
 
     def __len__(self) -> int:
         """How many messages `get_messages` returns. Any thread."""
@@ -152,12 +133,12 @@ class Memory:
             AgentError: The turn that this code belongs to is over; nothing has changed.
         """
         loaded = _keyed(messages)
-        turn = self._turn()
-        with self._lock:
-            if turn is not None:
-                turn._drop()
-            self._entries = loaded
-            self._beginning = object()
+        stage = self._stage()
+        with self._contents.lock:
+            if stage is not None:
+                stage.drop()
+            self._contents.entries = loaded
+            self._contents.beginning = object()
 
     @property
     def beginning(self) -> object:
@@ -165,8 +146,8 @@ class Memory:
 
         Any thread; never blocks.
         """
-        with self._lock:
-            return self._beginning
+        with self._contents.lock:
+            return self._contents.beginning
 
     def clear(self) -> None:
         """Forget everything; equivalent to ``load(())``.
@@ -184,54 +165,156 @@ class Memory:
         Raises:
             Exception: Whatever a token counter raised.
         """
-        messages = self._trimmed()
         other = copy.copy(self)
-        other._lock = fork_safe_rlock()
-        other._entries = {object(): message for message in messages}
+        other._contents = self._contents.copy()
         return other
 
     def turn(self) -> Turn:
         """Make a `Turn`. Any thread; never blocks."""
-        return Turn(self)
+        return Turn(self._contents)
 
     # -- inside --------------------------------------------------------------------------------
 
-    def _turn(self) -> Turn | None:
-        """The turn of this memory that the current code writes to, which may be over."""
-        turn = _writing.get()
-        while turn is not None and turn._memory is not self:
-            turn = turn._outer
-        return turn
+    def _stage(self) -> _Stage | None:
+        """That of the turn of this memory that the current code writes to; it may be over."""
+        stage = _writing.get()
+        while stage is not None and stage.contents is not self._contents:
+            stage = stage.outer
+        return stage
 
-    def _make_room(self) -> None:
-        """Trim if that is due. Called before an addition: if counting fails, nothing is added."""
+    def _write(self, entries: Entries) -> None:
+        stage = self._stage()
+        if stage is not None:
+            stage.write(entries)
+        else:
+            self._contents.append(entries)
+
+
+class _Contents:
+    """What a memory has, without what turns have added and not committed. Any thread.
+
+    Args:
+        limits: What it is trimmed to.
+        trim_at: The number of messages at which to trim first. Trimming at each addition would make
+            each take time proportional to the number of messages.
+    """
+
+    def __init__(self, limits: Sequence[TrimLimit], trim_at: float) -> None:
+        self._limits = limits
+        self._trim_at = trim_at
+        # See the top of the module; guards the rest, and each _Stage.
+        self.lock = fork_safe_rlock()
+        self.entries: Entries = {}
+        self.beginning = object()
+
+    def append(self, entries: Entries) -> None:
+        """Add entries at the end. If counting fails, none is added."""
+        self.make_room()
+        with self.lock:
+            self.entries.update(entries)
+
+    def make_room(self) -> None:
+        """Trim if that is due. Called before an addition."""
         if not self._limits:
             return
-        with self._lock:
-            due = len(self._entries) >= self._trim_at
+        with self.lock:
+            due = len(self.entries) >= self._trim_at
         if due:
-            self._trimmed()
+            self.trimmed()
 
-    def _trimmed(self) -> tuple[Message, ...]:
+    def trimmed(self) -> tuple[Message, ...]:
         """Return the messages within the limits, and remove the others."""
-        with self._lock:
-            entries = self._entries.copy()
+        with self.lock:
+            entries = self.entries.copy()
         if not self._limits:
             return tuple(entries.values())
-        kept = self._fit(entries)
+        kept = self.fit(entries)
         forgotten = entries.keys() - kept.keys()
-        with self._lock:
+        with self.lock:
             # In one step, so that no handler sees half of a tool's turn. The messages are released
             # after the lock: their finalizers are user code.
-            dropped = list(map(self._entries.pop, forgotten, repeat(None)))
+            dropped = list(map(self.entries.pop, forgotten, repeat(None)))
             self._trim_at = _next_trim(len(kept))
         del dropped
         return tuple(kept.values())
 
-    def _fit(self, entries: Entries, written: int = 0) -> Entries:
+    def fit(self, entries: Entries, written: int = 0) -> Entries:
+        """Those of ``entries`` that the limits leave; the last ``written`` are not cut."""
         for limit in self._limits:
             entries = limit.fit(entries, written)
         return entries
+
+    def copy(self) -> _Contents:
+        """Make a copy, with the messages within the limits."""
+        other = copy.copy(self)
+        other.lock = fork_safe_rlock()
+        other.entries = {object(): message for message in self.trimmed()}
+        return other
+
+
+class _Stage:
+    """The messages of one turn, until they are added to the memory. Any thread."""
+
+    def __init__(self, contents: _Contents) -> None:
+        self.contents = contents
+        # The innermost turn around this one that was not over. Written when the turn's block is
+        # entered, before any other code can see it.
+        self.outer: _Stage | None = None
+        self._lock = contents.lock  # shared; guards the rest
+        self._entries: Entries = {}
+        self._ended: Literal["committed", "discarded"] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it was committed or discarded."""
+        with self._lock:
+            return self._ended is not None
+
+    def write(self, entries: Entries) -> None:
+        """Add entries; refused once it is over."""
+        with self._lock:
+            if self._ended is not None:
+                raise self.refusal()
+            self._entries.update(entries)
+
+    def messages(self) -> tuple[Message, ...]:
+        """The memory's messages, and behind them these."""
+        with self._lock:
+            staged = self._entries.copy()
+            entries = self.contents.entries | staged
+        return tuple(self.contents.fit(entries, len(staged)).values())
+
+    def drop(self) -> None:
+        """Forget what was added until now; refused once it is over. Under the lock."""
+        if self._ended is not None:
+            raise self.refusal()
+        self._entries.clear()
+
+    def commit(self) -> bool:
+        """Add all to the memory; False if it was over. If counting fails, it is not."""
+        self.contents.make_room()
+        with self._lock:
+            if self._ended is not None:
+                return False
+            # The end before the copy: what a handler adds in between is refused, not lost.
+            self._ended = "committed"
+            self.contents.entries.update(self._entries)
+            self._entries.clear()
+            return True
+
+    def discard(self) -> None:
+        """Drop all; without effect once it is over."""
+        with self._lock:
+            if self._ended is None:
+                self._ended = "discarded"
+                self._entries.clear()
+
+    def refusal(self) -> AgentError:
+        """Make the error for what comes once it is over."""
+        return AgentError(
+            f"this run is over, and its turn was {self._ended}: the memory accepts nothing more "
+            "from it; have the run await the tasks that it starts, or write from outside the run"
+        )
 
 
 class Turn:
@@ -246,22 +329,17 @@ class Turn:
     block with a ``yield`` in it also covers the code that the generator yields to.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._lock = memory._lock  # shared; guards the rest
-        self._staged: Entries = {}
-        self._ended: Literal["committed", "discarded"] | None = None
+    def __init__(self, contents: _Contents) -> None:
+        self._stage = _Stage(contents)
+        self._lock = contents.lock  # the memory's; guards the next field
         self._entered = False
-        # Turns around this one: the innermost that was not over, and the one to restore. Written
-        # when the block is entered, before any other code can see them; `_before` also at its end.
-        self._outer: Turn | None = None
-        self._before: Turn | None = None
+        # Of the turn around this one, to restore. Owned by the block.
+        self._before: _Stage | None = None
 
     @property
     def over(self) -> bool:
         """Whether it was committed or discarded. Any thread; never blocks."""
-        with self._lock:
-            return self._ended is not None
+        return self._stage.over
 
     def __enter__(self) -> Self:
         """Make the code of this block write to the turn.
@@ -275,9 +353,9 @@ class Turn:
             self._entered = True
         outer = self._before = _writing.get()
         while outer is not None and outer.over:  # otherwise consecutive turns form a chain
-            outer = outer._outer
-        self._outer = outer
-        _writing.set(self)
+            outer = outer.outer
+        self._stage.outer = outer
+        _writing.set(self._stage)
         return self
 
     def __exit__(
@@ -288,15 +366,14 @@ class Turn:
     ) -> None:
         """Commit the turn, or discard it if an exception leaves the block; unless it is over."""
         # First, so that a handler that interrupts here writes past the turn, and is not refused.
-        if _writing.get() is self:  # it is not if another task closes a generator
+        if _writing.get() is self._stage:  # it is not if another task closes a generator
             _writing.set(self._before)
             self._before = None
         try:
             if kind is None and not self.over:
-                self._memory._make_room()
-                self._end("committed")
+                self._stage.commit()
         finally:
-            self._end("discarded")
+            self._stage.discard()
 
     def add(self, message: MessageLike) -> None:
         """Add one message to the turn. Any thread; never blocks.
@@ -305,7 +382,7 @@ class Turn:
             InvalidArgumentError, InvalidTypeError: Not a message; nothing was added.
             AgentError: The turn is over; nothing was added.
         """
-        self._write({object(): Message.of(message)})
+        self._stage.write({object(): Message.of(message)})
 
     def add_all(self, messages: Iterable[MessageLike]) -> None:
         """Add messages to the turn, with nothing between them. Any thread; never blocks.
@@ -314,7 +391,7 @@ class Turn:
             InvalidArgumentError, InvalidTypeError: One is not a message; none was added.
             AgentError: The turn is over; none was added.
         """
-        self._write(_keyed(messages))
+        self._stage.write(_keyed(messages))
 
     def get_messages(self) -> tuple[Message, ...]:
         """Return the memory's messages, and behind them the turn's. Any thread.
@@ -324,10 +401,7 @@ class Turn:
         Raises:
             Exception: Whatever a token counter raised.
         """
-        with self._lock:
-            staged = self._staged.copy()
-            entries = self._memory._entries | staged
-        return tuple(self._memory._fit(entries, len(staged)).values())
+        return self._stage.messages()
 
     def commit(self) -> None:
         """Put the turn's messages at the memory's end, with no others between. Any thread.
@@ -336,43 +410,12 @@ class Turn:
             AgentError: The turn is over.
             Exception: Whatever a token counter raised; the turn continues.
         """
-        self._memory._make_room()
-        if not self._end("committed"):
-            raise self._refusal()
+        if not self._stage.commit():
+            raise self._stage.refusal()
 
     def discard(self) -> None:
         """Drop the turn's messages; without effect once it is over. Any thread; never blocks."""
-        self._end("discarded")
-
-    def _end(self, how: Literal["committed", "discarded"]) -> bool:
-        """End it, unless that was done."""
-        with self._lock:
-            if self._ended is not None:
-                return False
-            # The end before the copy: what a handler adds in between is refused, not lost.
-            self._ended = how
-            if how == "committed":
-                self._memory._entries.update(self._staged)
-            self._staged.clear()
-            return True
-
-    def _write(self, entries: Entries) -> None:
-        with self._lock:
-            if self._ended is not None:
-                raise self._refusal()
-            self._staged.update(entries)
-
-    def _drop(self) -> None:
-        """Forget what was added until now. Under the lock."""
-        if self._ended is not None:
-            raise self._refusal()
-        self._staged.clear()
-
-    def _refusal(self) -> AgentError:
-        return AgentError(
-            f"this run is over, and its turn was {self._ended}: the memory accepts nothing more "
-            "from it; have the run await the tasks that it starts, or write from outside the run"
-        )
+        self._stage.discard()
 
 
 def _keyed(messages: Iterable[MessageLike]) -> Entries:

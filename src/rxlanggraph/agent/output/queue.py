@@ -36,7 +36,7 @@ from rxlanggraph.concurrency.waiters import Waiter, WakeupQueue, current_task
 from rxlanggraph.rx.serialized_subject import SerializedSubject
 from rxlanggraph.validation import check_seconds, check_whole
 
-__all__ = ["OutputQueue", "branch_of"]
+__all__ = ["OutputQueue", "branch_of", "get_as"]
 
 _T = TypeVar("_T")
 # Items of a run's own stream beyond which its chunks wait. A guess: enough for both to be at work.
@@ -133,7 +133,8 @@ class OutputQueue(Generic[_T]):
         If there is no reader, what is left of ended runs is dropped.
         """
         with self._lock:
-            branches = self._end() if self._reservations.run else []
+            going_on = self._reservations.run and not self._reservations.ended
+            branches = self._end() if going_on else []
             self._reservations.begin()
             self._capacity.wake_first()
         self._wake_and_end(branches)
@@ -381,6 +382,11 @@ def branch_of(queue: OutputQueue[_T]) -> OutputQueue[_T]:
     puts into ``queue`` under its lock, and needs the branch's.
     """
     return OutputQueue(_UNREAD_CHUNKS, fairness_timeout=0, lock=queue._lock)
+
+
+def get_as(queue: OutputQueue[_T], key: ConsumerKey) -> Coroutine[Any, Any, _T]:
+    """Get the next item of the active run for the consumer ``key``; see `OutputQueue.get`."""
+    return queue._get(key, None, None)
 
 
 def _alive(branches: _Branches[_T]) -> list[OutputQueue[_T]]:

@@ -1,251 +1,39 @@
-"""Responders: the chat model, Runnable, async function or graph that answers for an agent."""
+"""The graph that answers for an agent, and the threads that its checkpointer keeps."""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from reprlib import repr as shortened
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.pregel import Pregel
 from langgraph.types import StateSnapshot
 
 from rxlanggraph.agent.conversation.graph_thread import GraphThread, delete_thread, keeps_threads
 from rxlanggraph.agent.conversation.messages import Message, from_langchain, new_id, to_langchain
-from rxlanggraph.bridge.chunks import ChunkTarget, GraphStream, StreamMode, is_graph, streamed_sum
+from rxlanggraph.agent.responders.contract import Answer, Question, check_calls, check_text
+from rxlanggraph.bridge.chunks import GraphStream, StreamMode, is_graph
 from rxlanggraph.bridge.graphs.interrupts import INTERRUPT, Refusal, ThreadGate, resume_of
 from rxlanggraph.bridge.graphs.interrupts import asked as questions_in
 from rxlanggraph.errors import (
     AgentError,
     AgentInterruptedError,
     InvalidArgumentError,
-    InvalidTypeError,
     StaleResumeError,
-    encodable,
 )
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Answer", "OnFailure", "Question", "Responder", "make_responder"]
+__all__ = ["GraphResponder"]
 
 _MAX_HISTORIES = 1000  # of an agent's threads, the most recently used ones
 _STRUCTURED = "structured_response"
 
-OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], object]"
-"""Registers what is to be done if the run does not succeed."""
 
-
-class Question(NamedTuple):
-    """The input of a responder in one step."""
-
-    request: Any
-    """The request of the run."""
-
-    messages: Sequence[Message]
-    """The agent's memory, including the request if that consists of messages."""
-
-    beginning: object
-    """The beginning of the memory; see `Memory.beginning`."""
-
-    config: RunnableConfig
-    """LangGraph's config."""
-
-    on_failure: OnFailure
-    """Registers how to undo changes made elsewhere."""
-
-    modes: Sequence[StreamMode] = ()
-    """LangGraph's modes of the chunks to stream; empty: none."""
-
-    chunks: ChunkTarget | None = None
-    """Where the chunks go, if there are modes."""
-
-
-class Answer(NamedTuple):
-    """The outcome of one step."""
-
-    value: Any
-    """The value that `BaseAgent.run` returns."""
-
-    messages: tuple[Message, ...]
-    """The messages that are added to the memory."""
-
-
-class Responder(Protocol):
-    """Answers a conversation, or a request that is not one."""
-
-    of_messages: bool
-    """Whether requests are messages, which the agent adds to its memory."""
-
-    takes_answers: bool
-    """Whether a request may be an answer, ``Command(resume=...)``."""
-
-    def check_modes(self, modes: Sequence[StreamMode]) -> None:
-        """Refuse modes of which there are no chunks. Any thread; never blocks.
-
-        Raises:
-            InvalidArgumentError: One of them has none.
-        """
-
-    async def answer(self, asked: Question) -> Answer:
-        """Answer the question. On the loop of the run; can be cancelled."""
-
-    async def begin_anew(self, asked: Question) -> None:
-        """Reset the responder's own memory, because the ending run has reset the agent's."""
-
-    async def forget(self, thread_id: str) -> None:
-        """Delete the responder's own memory of ``thread_id``."""
-
-
-def make_responder(llm: Any, graph: Any) -> Responder | None:
-    """Determine how to call ``llm`` or ``graph``; None if there is neither. Any thread.
-
-    Raises:
-        InvalidTypeError: Both were given, or one that cannot answer.
-    """
-    if llm is not None and graph is not None:
-        raise InvalidTypeError("an agent has an llm or a graph, not both; put the llm in a node")
-    if graph is not None:
-        if not hasattr(graph, "ainvoke"):
-            remedy = "pass graph.compile()" if hasattr(graph, "compile") else "compile a StateGraph"
-            raise InvalidTypeError(
-                f"graph must be a compiled LangGraph graph, not {graph!r}; {remedy}"
-            )
-        return _Graph(graph)
-    if llm is None:
-        return None
-    if isinstance(llm, Pregel):
-        raise InvalidTypeError(f"llm must not be a graph, as {llm!r} is; pass it as graph=")
-    if hasattr(llm, "ainvoke"):
-        return _Model(llm)
-    if callable(llm):
-        return _Function(llm)
-    raise InvalidTypeError(
-        f"llm must be a chat model, a Runnable or an async function of the messages, not {llm!r}"
-    )
-
-
-class _Stateless:
-    """A responder that gets the whole conversation each time."""
-
-    of_messages = True
-    takes_answers = False
-
-    async def begin_anew(self, asked: Question) -> None:
-        """Do nothing: this responder has no memory of its own."""
-
-    async def forget(self, thread_id: str) -> None:
-        """Do nothing: this responder has no memory of its own."""
-
-
-class _Model(_Stateless):
-    """A chat model, or any Runnable over a list of LangChain messages."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def check_modes(self, modes: Sequence[StreamMode]) -> None:
-        if set(modes) != {"messages"} or not hasattr(self._model, "astream"):
-            raise InvalidArgumentError(
-                f"stream_mode must be 'messages', the tokens, for {self._model!r}, not "
-                f"{', '.join(map(repr, modes))}: only a graph has other modes"
-            )
-
-    async def answer(self, asked: Question) -> Answer:
-        messages = to_langchain(asked.messages)
-        if asked.chunks is None:
-            return _reply(await self._model.ainvoke(messages, asked.config))
-        put, metadata = asked.chunks.put, dict(asked.config.get("metadata") or {})
-        stream = self._model.astream(messages, asked.config)
-        # As LangGraph has it in this mode: each token with the metadata of the call.
-        return _reply(
-            await streamed_sum(stream, lambda token: put((token, metadata), "messages", ()))
-        )
-
-
-class _Function(_Stateless):
-    """An async function of the messages."""
-
-    def __init__(self, function: Callable[[Sequence[Message]], Any]) -> None:
-        self._function = function
-
-    def check_modes(self, modes: Sequence[StreamMode]) -> None:
-        raise InvalidArgumentError(
-            f"stream_mode cannot be passed for {self._function!r}: an async function has no "
-            "chunks; leave it out, or give the agent a chat model or a graph"
-        )
-
-    async def answer(self, asked: Question) -> Answer:
-        reply = self._function(asked.messages)
-        if not inspect.isawaitable(reply):
-            raise InvalidTypeError(
-                f"{self._function!r} is not an async function: it returned {reply!r}; a sync one "
-                "would block the loop, so wrap it with asyncio.to_thread"
-            )
-        return _reply(await reply)
-
-
-def _reply(reply: Any) -> Answer:
-    if isinstance(reply, str):
-        reply = Message("assistant", reply)
-    elif isinstance(reply, BaseMessage) or _is_message_mapping(reply):
-        reply = Message.of(reply)
-    if not isinstance(reply, Message):  # a chain with a parser answers with something else
-        return Answer(reply, ())
-    _check_calls(*to_langchain([reply]))
-    _check_text(reply)
-    return Answer(reply.content, (reply,))
-
-
-def _is_message_mapping(reply: Any) -> bool:
-    """Whether ``reply`` is a message as a mapping, rather than any other mapping."""
-    if not isinstance(reply, Mapping) or not {"role", "content"} <= reply.keys():
-        return False
-    try:
-        Message.of(reply)
-    except (InvalidArgumentError, InvalidTypeError):
-        return False
-    return True
-
-
-def _check_calls(reply: BaseMessage) -> None:
-    """Refuse an answer with tool calls: an agent makes none, and some cannot be parsed."""
-    if not isinstance(reply, AIMessage):
-        return
-    if reply.invalid_tool_calls:
-        details = "; ".join(
-            f"{call['name']}: {call['error'] or shortened(call['args'])}"
-            for call in reply.invalid_tool_calls
-        )
-        raise AgentError(
-            f"the model asks for tools in a form that cannot be read ({details}): ask it again, or "
-            "raise its limit of output tokens"
-        )
-    if reply.tool_calls:
-        names = ", ".join(call["name"] for call in reply.tool_calls)
-        raise AgentError(
-            f"the model asks for tools ({names}), which the agent does not call: give it a graph "
-            "that does, such as langchain.agents.create_agent(), or a step of its own"
-        )
-
-
-def _check_text(reply: Message) -> None:
-    """Refuse text that cannot be encoded: models would reject the conversation ever after."""
-    parts = [reply.content] if isinstance(reply.content, str) else reply.content
-    for part in parts:
-        text = part if isinstance(part, str) else part.get("text")
-        if isinstance(text, str) and encodable(text) != text:
-            raise AgentError(
-                f"the answer cannot be encoded: half of a character is in {shortened(text)}; ask "
-                "again, or have what splits the model's output into pieces split it elsewhere"
-            )
-
-
-class _Graph:
+class GraphResponder:
     """A compiled graph, called with messages if its state has them, else with the request."""
 
     takes_answers = True
@@ -256,7 +44,13 @@ class _Graph:
         self._histories: OrderedDict[Any, _ThreadHistory] = OrderedDict()
         self.of_messages = "messages" in getattr(graph, "channels", ())
 
+    @property
+    def remembers(self) -> bool:
+        """Whether it keeps messages on a thread of its own."""
+        return self.of_messages and keeps_threads(self._graph)
+
     def check_modes(self, modes: Sequence[StreamMode]) -> None:
+        """Refuse all, unless it is a compiled graph."""
         if not is_graph(self._graph):
             raise InvalidArgumentError(
                 f"stream_mode can only be passed with a compiled LangGraph graph, and "
@@ -264,6 +58,7 @@ class _Graph:
             )
 
     async def answer(self, asked: Question) -> Answer:
+        """Call the graph with what its thread was not sent yet, or resume it."""
         if keeps_threads(self._graph):
             with _own_thread():
                 outcome = await self._answer_on_thread(asked)
@@ -329,9 +124,9 @@ class _Graph:
         replies = tuple(said[last + 1 :])
         if not replies:
             return Answer(_structured(state, None), ())
-        _check_calls(state["messages"][-1])
+        check_calls(state["messages"][-1])
         for reply in replies:
-            _check_text(reply)
+            check_text(reply)
         return Answer(_structured(state, replies[-1].content), replies)
 
     async def _call(self, asked: Question, sent: Any) -> Any:
@@ -374,8 +169,6 @@ class _Graph:
 
     async def begin_anew(self, asked: Question) -> None:
         """Reset the thread; at once, since its next run may be one of another agent."""
-        if not (self.of_messages and keeps_threads(self._graph)):
-            return
         history = await self._history_of(asked)
         # Otherwise the run has reset the thread already, and used it since.
         if history.ids is None or history.beginning is not asked.beginning:
