@@ -51,11 +51,11 @@ _TERMINAL_SECONDS = 1.0
 @click.option("--once", is_flag=True, help="Print the state at the moment as plain text, and end.")
 @click.option("--content", is_flag=True, help="Of a journal: show the texts of errors.")
 def top(target: str, *, token: str | None, once: bool, content: bool) -> int:
-    """Show what is in flight on the terminal; cancel runs and answer questions.
+    """Show on the terminal what is in flight.
 
-    TARGET is the address that 'rxlanggraph run --live' or 'rxlanggraph live' has printed, with its
-    token; or the file or URL of a journal, to show the progress of its run. The key ? explains the
-    others. It needs the extra 'live'.
+    Runs can be cancelled there, and questions answered. TARGET is the address that 'rxlanggraph run
+    --live' or 'rxlanggraph live' has printed, with its token; or the file or URL of a journal, to
+    show the progress of its run. The key ? explains the others. It needs the extra 'live'.
     """
     is_page = target.lower().startswith(_SCHEMES)
     if is_page and content:
