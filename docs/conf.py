@@ -46,12 +46,18 @@ maximum_signature_line_length = 100
 napoleon_attr_annotations = False  # the signature of the class has them
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = f"{project} {release}"
 html_copy_source = False
 html_show_sphinx = False
 
 # Files beside docs that a page names, and the page of the site that has their text.
-OUTSIDE = {"../CONTRIBUTING.md": "contributing.md", "../CHANGELOG.md": "changelog.md"}
+OUTSIDE = {
+    "../CONTRIBUTING.md": "contributing.md",
+    "../CHANGELOG.md": "changelog.md",
+    "../README.md": "index.md",
+}
 
 
 def redirect(_app: Sphinx, _name: str, source: list[str]) -> None:
