@@ -74,6 +74,28 @@ def skip(
     return True if is_field else None
 
 
+def without_pythons_own(
+    _app: Sphinx, kind: str, _name: str, thing: object, _options: object, lines: list[str]
+) -> None:
+    """Leave out what Python says of every named tuple's constructor, and of a constant's type."""
+    lines[:] = [line for line in lines if not line.startswith("Create new instance of ")]
+    if kind == "data" and type(thing).__doc__ and lines[0] in type(thing).__doc__:
+        lines.clear()
+
+
+def with_readable_defaults(
+    _app: Sphinx,
+    _kind: str,
+    _name: str,
+    _thing: object,
+    _options: object,
+    signature: str | None,
+    returned: str | None,
+) -> tuple[str, str | None] | None:
+    """Have a default that a dataclass makes as "...": as "<factory>" no signature is understood."""
+    return None if signature is None else (signature.replace("<factory>", "..."), returned)
+
+
 def resolve(
     app: Sphinx, env: BuildEnvironment, node: addnodes.pending_xref, content: nodes.TextElement
 ) -> nodes.Element | None:
@@ -115,4 +137,6 @@ def is_elsewhere(name: str) -> bool:
 def setup(app: Sphinx) -> None:
     app.connect("source-read", redirect)
     app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-docstring", without_pythons_own)
+    app.connect("autodoc-process-signature", with_readable_defaults)
     app.connect("missing-reference", resolve)
