@@ -140,8 +140,8 @@ class RxPyLangGraphBridge:
     Every run stays in `registry` from before its submitter gets the future until the run has really
     ended. Messages with the same ``thread_id`` run one after another, in order; all others run
     concurrently, up to ``max_concurrency``. Safe to use from any OS thread. As a context manager,
-    sync or async, it is closed at the end of the block: what is in flight is drained first, or cancelled
-    at once if an exception leaves the block.
+    sync or async, it is closed at the end of the block: what is in flight is drained first, or
+    cancelled at once if an exception leaves the block.
 
     Args:
         loop: A running loop to adopt; several bridges may adopt the same one. The loop may pause:
@@ -172,11 +172,11 @@ class RxPyLangGraphBridge:
             `create_future_task`.
         lanes: A `State` that the bridges of several processes share: of the runs on a
             ``thread_id``, one is active in all of them together. A run begins when its bridge has
-            the lease of its ``thread_id``, which is renewed until the run has really ended; a run whose lease is lost is cancelled,
-            with a `LaneLostError`, and its graph saves nothing more. With ``"reject"`` and
-            ``"rollback"``, a message is rejected while another process has its thread. The state
-            may have another loop than the bridge, and is closed after it. None: the bridge shares
-            its threads with no other.
+            the lease of its ``thread_id``, which is renewed until the run has really ended; a run
+            whose lease is lost is cancelled, with a `LaneLostError`, and its graph saves nothing
+            more. With ``"reject"`` and ``"rollback"``, a message is rejected while another process
+            has its thread. The state may have another loop than the bridge, and is closed after it.
+            None: the bridge shares its threads with no other.
         lane_ttl: Seconds until the threads of a process that died are free, with ``lanes``.
         limits: What the providers of models allow. Every call of a LangChain model within a run
             waits until it may be made. Several bridges may share them. None: no call waits.

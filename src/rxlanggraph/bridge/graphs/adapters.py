@@ -191,7 +191,7 @@ def attempt_at(
     """Start one attempt. On the loop. The arguments are those of `attempts_at`."""
     config = config_for(message, config)
     if gate is not None and message.thread_id is None:
-        return _without_thread(ainvoke(message.content, config, **arguments))
+        return _without_thread(partial(ainvoke, message.content, config, **arguments))
     if gate is None or config is None:
         return ainvoke(message.content, config, **arguments)
     if gate.lent is not None:
@@ -201,13 +201,13 @@ def attempt_at(
     return _admitted(gate, ainvoke, message, config, arguments)
 
 
-async def _without_thread(attempt: Awaitable[Any]) -> Any:
-    """Await an attempt of a graph that has a checkpointer, on a message without a thread.
+async def _without_thread(attempt: Callable[[], Awaitable[Any]]) -> Any:
+    """Make an attempt with a graph that has a checkpointer, on a message without a thread.
 
     The bridge cannot refuse it: a function of the config (``config_factories``) may name a thread.
     """
     try:
-        return await attempt
+        return await attempt()
     except ValueError as error:
         if not str(error).startswith("Checkpointer requires"):
             raise
@@ -251,8 +251,8 @@ def attempts_at(
         configs = configs_of_attempts(config)
 
         def start() -> Awaitable[Any]:
-            attempt = ainvoke(message.content, next(configs), **arguments)
-            return attempt if gate is None else _without_thread(attempt)
+            attempt = partial(ainvoke, message.content, next(configs), **arguments)
+            return attempt() if gate is None else _without_thread(attempt)
 
         return start
     if gate.lent is not None:
