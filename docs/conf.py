@@ -46,12 +46,18 @@ maximum_signature_line_length = 100
 napoleon_attr_annotations = False  # the signature of the class has them
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_title = f"{project} {release}"
 html_copy_source = False
 html_show_sphinx = False
 
 # Files beside docs that a page names, and the page of the site that has their text.
-OUTSIDE = {"../CONTRIBUTING.md": "contributing.md", "../CHANGELOG.md": "changelog.md"}
+OUTSIDE = {
+    "../CONTRIBUTING.md": "contributing.md",
+    "../CHANGELOG.md": "changelog.md",
+    "../README.md": "index.md",
+}
 
 
 def redirect(_app: Sphinx, _name: str, source: list[str]) -> None:
@@ -66,6 +72,28 @@ def skip(
     """Leave out the fields of tuples and slots: the "Attributes:" of their class describe them."""
     is_field = inspect.isdatadescriptor(thing) and not isinstance(thing, property)
     return True if is_field else None
+
+
+def without_pythons_own(
+    _app: Sphinx, kind: str, _name: str, thing: object, _options: object, lines: list[str]
+) -> None:
+    """Leave out what Python says of every named tuple's constructor, and of a constant's type."""
+    lines[:] = [line for line in lines if not line.startswith("Create new instance of ")]
+    if kind == "data" and type(thing).__doc__ and lines[0] in type(thing).__doc__:
+        lines.clear()
+
+
+def with_readable_defaults(
+    _app: Sphinx,
+    _kind: str,
+    _name: str,
+    _thing: object,
+    _options: object,
+    signature: str | None,
+    returned: str | None,
+) -> tuple[str, str | None] | None:
+    """Have a default that a dataclass makes as "...": as "<factory>" no signature is understood."""
+    return None if signature is None else (signature.replace("<factory>", "..."), returned)
 
 
 def resolve(
@@ -109,4 +137,6 @@ def is_elsewhere(name: str) -> bool:
 def setup(app: Sphinx) -> None:
     app.connect("source-read", redirect)
     app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-docstring", without_pythons_own)
+    app.connect("autodoc-process-signature", with_readable_defaults)
     app.connect("missing-reference", resolve)

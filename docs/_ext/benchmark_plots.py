@@ -130,7 +130,9 @@ def inline(svg: str, claim: str) -> str:
     # A style would be one of the whole page.
     element = re.sub(r"<style.*?</style>", "", element, flags=re.DOTALL)
     # The names of groups are the same in each plot, and nothing refers to them.
-    return re.sub(r'<g id="[^"]*">', "<g>", element)
+    element = re.sub(r'<g id="[^"]*">', "<g>", element)
+    # On a narrow window it is scrolled: scaled down, its text would be too small to read.
+    return f'<div class="benchmark-plot">{element}</div>'
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -143,6 +143,14 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | cleanup_tasks(infinity)           |
       | close(0, cancel_timeout=infinity) |
 
+  Scenario: The refusal of a bridge that was closed after use is the only error in its traceback
+    Given an open bridge on its own loop
+    When a message goes to an async function
+    And the bridge is closed
+    And the code under test calls "bridge.create_future_task(print, 1)"
+    Then BridgeClosedError is raised, which says "make a new one"
+    And no other error is in its traceback
+
   Scenario: A closed bridge gives an adopted loop back as it was, and running
     Given an open bridge on an adopted loop whose default executor is named "before"
     When a message goes to a graph with a sync node

@@ -80,6 +80,23 @@ Feature: A run has one thread, however it was named: the key of its lane, and th
       | metadata that are none        | task(graph, 1, config={'metadata': ['t']})      | 'metadata' of the config must be a mapping |
       | a configurable that is none   | task(graph, 1, config={'configurable': 't'})    | configurable                      |
 
+  Scenario Outline: A graph with a checkpointer needs a thread: <call> raises the remedy
+    Given an open bridge on its own loop
+    And a graph that adds 1 to a checkpointed counter
+    When the graph gets a message by "<call>"
+    Then InvalidArgumentError is raised, which says "thread: give it one with StreamMessage(content, thread_id=...)"
+
+    Examples:
+      | call                                                            |
+      | task(graph, HELLO).result(10)                                   |
+      | task(graph, HELLO, retry=1).result(10)                          |
+      | last(rx.of(HELLO).pipe(stream(graph, stream_mode='updates')))   |
+
+  Scenario: A thread that only a function of the config names is enough, and a node's own ValueError stays
+    Given an open bridge on its own loop
+    When a message goes to a graph with a checkpointer whose config_factories name the thread, and whose node raises ValueError
+    Then ValueError is raised, which says "of the node"
+
   Scenario Outline: A config without a thread leaves the message its own: <config>
     Given an open bridge on its own loop
     And a graph that adds 1 to a checkpointed counter

@@ -63,6 +63,7 @@ Feature: rxlanggraph journal drop deletes a journal, and nothing else
     When I run "rxlanggraph journal drop j"
     Then the exit status is 2
     And standard error says "in flight, at elsewhere"
+    And standard error says "if they have died, wait until their leases expire"
     When I run "rxlanggraph journal drop j --force --json"
     Then the exit status is 0
     And standard output says ""lines": 3, "unanswered": 1"

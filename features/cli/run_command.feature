@@ -289,6 +289,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       2,"never closed
       3,short,long
       4,fine
+      5
       """
     When I run "rxlanggraph run graphs.py:Nested.graph --input in.csv --ordered"
     Then the exit status is 1
@@ -298,8 +299,10 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | 4    | invalid | null    |
       | 5    | invalid | null    |
       | 6    | ok      | "44"    |
+      | 7    | invalid | null    |
     And the output's record of line 4 is "invalid": "not CSV" and "unexpected end"
     And the output's record of line 5 is "invalid": "3 fields" and "header has 2"
+    And the output's record of line 7 is "invalid": "1 field," and "header has 2"
 
   Scenario: CSV comes from standard input with --format
     Given standard input
@@ -477,6 +480,12 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
       kept
       """
+    And the file "plain.py"
+      """
+      from functools import partial, reduce
+      async def answer(content):
+          return content
+      """
     When I run "rxlanggraph run <arguments> -o out.jsonl"
     Then the exit status is 2
     And standard error says "<object>"
@@ -490,6 +499,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | a_module_that_is_not:g -i in.jsonl                 | no module 'a_module_that_is_not'                 | check its name                |
       | graphs:doubble -i in.jsonl                         | 'graphs' has no 'doubble'                        | did you mean double           |
       | graphs.py:qqq -i in.jsonl                          | has no 'qqq'                                     | did you mean compiled or      |
+      | plain.py:qqq -i in.jsonl                           | has no 'qqq'                                     | did you mean answer?          |
       | graphs.py:number -i in.jsonl                       | 'graphs.py:number' is not a graph                | pass a compiled               |
       | graphs.py:State -i in.jsonl                        | 'graphs.py:State' is a class                     | name a graph                  |
       | graphs.py:builder -i in.jsonl                      | is not compiled                                  | .compile()                    |
@@ -515,7 +525,15 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       | graphs.py:double -i in.jsonl --halt 101%        | '101%' is not a limit         | such as 3            |
       | graphs.py:double -i in.jsonl --rate 5           | '5' is not a rate             | 5/s                  |
       | graphs.py:double -i in.jsonl --rate 0/s         | '0/s' is not a rate           | 5/s                  |
-      | graphs.py:double -i in.jsonl -j 0               | --max-concurrency             | x>=1                 |
+      | graphs.py:double -i in.jsonl -j 0               | --max-concurrency             | a whole number from 1 |
+      | graphs.py:double -i in.jsonl -j 2.5             | '2.5' is not a whole number   | --max-concurrency    |
+      | graphs.py:double -i in.jsonl --retries 1e10     | '1e10' is not a whole number  | --retries            |
+      | graphs.py:double -i in.jsonl --retries 9999999999 | 9999999999 is too large     | 2,147,483,647 at most |
+      | graphs.py:double -i in.jsonl --timeout 30s      | '30s' is not a number         | write 30             |
+      | graphs.py:double -i in.jsonl --timeout nan      | 'nan' is not a number         | write 30             |
+      | graphs.py:double -i in.jsonl --timeout 0        | 0 is too short                | more than 0 seconds  |
+      | graphs.py:double -i in.jsonl --timeout 1e10     | 1e10 is too long              | 1,000,000,000        |
+      | graphs.py:double -i in.jsonl --lease 0.01       | 0.01 is too short             | at least 0.1 seconds |
       | graphs.py:double -i in.jsonl -j 10001           | '-j': 10,001 runs at a time   | give at most 10,000  |
 
   Scenario: A CSV whose header names a column twice cannot be read
@@ -563,7 +581,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     When I run "rxlanggraph run graphs.py:divide --input in.jsonl <options>"
     Then the exit status is 4
     And standard error says "<reason>"
-    And standard error says "without a record: line"
+    And standard error says "without a record: lines "
     And standard error has no traceback
 
     Examples:
@@ -602,6 +620,25 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And standard error says "the reader of standard output has gone"
     And standard error has no traceback
 
+  Scenario: The help of a command says what it does in one line each, and has headings
+    When I run "rxlanggraph --help"
+    Then the exit status is 0
+    And no line about a command is cut off
+    When I run "rxlanggraph state --help"
+    Then the exit status is 0
+    And no line about a command is cut off
+    When I run "rxlanggraph run --help"
+    Then the output has the headings "Messages and results, The graph, Runs, Models, Observation, Worker processes, Runs that survive a kill, Other options"
+
+  Scenario: Durations are written in microseconds at most
+    Given the file "in.jsonl"
+      """
+      {"n": 1}
+      """
+    When I run "rxlanggraph run graphs.py:double --input in.jsonl"
+    Then every duration in the output has 6 decimal places at most
+    And the summary says "1 ok" and "results on standard output"
+
   @once
   Scenario Outline: A full standard output ends "<line>" with an error of one line
     Given the file "langgraph.json"
@@ -614,7 +651,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       """
     When I run "rxlanggraph <line>" with a full standard output
     Then the exit status is 4
-    And standard error is the line "rxlanggraph: no room left for standard output (No space left on device); make room, then go on"
+    And standard error is the line "rxlanggraph: no room left for standard output (No space left on device); make room, then try again"
 
     Examples:
       | line                                    |

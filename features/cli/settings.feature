@@ -76,7 +76,7 @@ Feature: Options come from the command line, the environment or a settings file,
       | an unknown command  | walk.input = "x"           | walk                    | run                          |
       | no table            | run = 3                    | run                     | [run]                        |
       | an error of syntax  | run = [ 1 2 ]              | line 1                  | TOML                         |
-      | a wrong value       | run.max-concurrency = "x"  | run.max-concurrency     | not a valid integer          |
+      | a wrong value       | run.max-concurrency = "x"  | run.max-concurrency     | not a whole number           |
       | a table for a value | run.timeout = {a = 1}      | run.timeout             | a string or a number         |
       | true for a number   | run.retries = true         | run.retries             | a string or a number         |
       | a number for several | run.context = 3           | run.context             | a table or a list of strings |
@@ -90,7 +90,7 @@ Feature: Options come from the command line, the environment or a settings file,
       """
     When I run "rxlanggraph state store.sqlite tasks queue"
     Then the exit status is 2
-    And standard error says "not a valid integer"
+    And standard error says "not a whole number"
     And standard error says "state.tasks.limit in rxlanggraph.toml"
 
   Scenario: A wrong value in the environment is named with its variable

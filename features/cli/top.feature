@@ -280,6 +280,7 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
       Examples:
         | line                                      | says             |
         | nothing.sqlite --once                     | is not a journal |
+        | localhost:8000 --once                     | localhost:8000 is not an address: write http://HOST:PORT/?token=... |
         | http://127.0.0.1:9/?token=a               | --once           |
         | http://127.0.0.1:9/?token=a --content     | --live-content   |
 

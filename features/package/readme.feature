@@ -6,6 +6,16 @@ Feature: The README's examples run as printed
     Then it succeeds
     And it prints the output
 
+  Scenario Outline: A beginner's mistake in the quick start is reported: <mistake>
+    When the example of README.md runs with <found> replaced by <put>
+    Then it fails, and standard error says "<error>"
+
+    Examples:
+      | mistake                     | found                          | put          | error                               |
+      | a number for a thread       | f"account-{n % 4}"             | n % 4        | convert it with str()               |
+      | a graph that is not compiled | .compile(InMemorySaver())     | .add_node(print) | pass graph.compile()            |
+      | a misspelt policy           | errors="emit"                  | errors="emt" | errors must be 'raise', 'emit' or 'skip' |
+
   Scenario Outline: The <example> of <page> runs as printed
     When the <example> of docs/<page> runs in a process of its own
     Then it succeeds

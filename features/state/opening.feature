@@ -109,6 +109,15 @@ Feature: A state is opened by its URL, on the loop that uses it
     When the block of open_state is entered a second time
     Then UsageError is raised, which says "open_state(...)"
 
+  Scenario Outline: Without its block, <call> has no methods, and the error says how to write it
+    When the method "get" of what <call> returns is used without a block
+    Then AttributeError is raised, which says "<words>"
+
+    Examples:
+      | call                  | words                                                            |
+      | open_state            | write 'async with open_state(...) as x', and x.get in its block  |
+      | open_state_threadsafe | write 'with open_state_threadsafe(...) as x', and x.get in its block |
+
   Scenario: A background task of a state that fails is reported to the loop
     Given a shared state
     When something of it fails in the background

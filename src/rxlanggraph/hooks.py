@@ -187,6 +187,7 @@ class AgentEnded(NamedTuple):
 
 
 RunEvent: TypeAlias = "RunQueued | RunStarted | ChunkEmitted | NodeEnded | RunEnded"
+"""An event of a run of a bridge."""
 
 
 class Hooks:
@@ -215,12 +216,14 @@ class Hooks:
         """A run that is streamed has a chunk. On the loop's thread, before the chunk is emitted."""
 
     def on_node(self, event: NodeEnded) -> None:
-        """A node has ended. On the loop's thread, or for a graph that a sync node calls in its own.
+        """A node has ended. On the thread of the loop that calls the graph.
 
-        With several loops, on that of the graph: a chunk of the node may be told of later.
+        For a graph that a sync node calls, on the thread of that node. With several loops,
+        `on_chunk` may be called for a chunk of the node after this.
 
-        Of the graph of the run, its subgraphs, and what its nodes call with LangChain's config. A
-        graph called by a plain function has its config if the function passes that on.
+        Covers the nodes of the run's graph, of its subgraphs, and of graphs that they call with
+        LangChain's config. A graph that a plain function calls is covered if the function passes
+        the config on.
         """
 
     def on_ended(self, event: RunEnded) -> None:

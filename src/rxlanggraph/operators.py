@@ -81,12 +81,14 @@ def flat_map(
 
     Args:
         bridge: Executes the runs.
-        graph: What is run.
+        graph: A compiled graph, another Runnable, or a function of the content.
         max_concurrent: How many runs of a subscription may be active at once, which RxPY's operator
             cannot limit. None: as many as the bridge allows.
-        thread_id: The thread of every message, or a function of the item that returns it.
-        errors: How a run that did not succeed affects the stream.
-        options: The other arguments.
+        thread_id: The thread of every message, or a function of the item that returns it; None: the
+            message's own.
+        errors: Whether a run that did not succeed ends the stream (``"raise"``), has its result
+            emitted (``"emit"``), or is left out (``"skip"``).
+        options: Further arguments of `RxPyLangGraphBridge.invoke`.
 
     Raises:
         InvalidTypeError, InvalidArgumentError: As for `RxPyLangGraphBridge.invoke`.
@@ -106,15 +108,19 @@ def concat_map(
 ) -> Operator:
     """Run ``graph`` on one message after another, in their order.
 
+    Any thread; never blocks.
+
     Args:
-        bridge: As in `flat_map`.
-        graph: As in `flat_map`.
-        thread_id: As in `flat_map`.
-        errors: As in `flat_map`.
-        options: As in `flat_map`.
+        bridge: Executes the runs.
+        graph: A compiled graph, another Runnable, or a function of the content.
+        thread_id: The thread of every message, or a function of the item that returns it; None: the
+            message's own.
+        errors: Whether a run that did not succeed ends the stream (``"raise"``), has its result
+            emitted (``"emit"``), or is left out (``"skip"``).
+        options: Further arguments of `RxPyLangGraphBridge.invoke`.
 
     Raises:
-        InvalidTypeError, InvalidArgumentError: As in `flat_map`.
+        InvalidTypeError, InvalidArgumentError: As for `RxPyLangGraphBridge.invoke`.
     """
     return _checked("concat_map", bridge, options).invoke(
         graph, max_concurrency=1, ordered=True, thread_id=thread_id, errors=errors, **options
@@ -132,17 +138,22 @@ def concat_map_eager(
 ) -> Operator:
     """Run ``graph`` on several messages at once, and emit the results in the messages' order.
 
+    Any thread; never blocks.
+
     Args:
-        bridge: As in `flat_map`.
-        graph: As in `flat_map`.
-        max_concurrent: As in `flat_map`. Runs begin at most twice as many messages ahead of the one
-            whose result is due.
-        thread_id: As in `flat_map`.
-        errors: As in `flat_map`.
-        options: As in `flat_map`.
+        bridge: Executes the runs.
+        graph: A compiled graph, another Runnable, or a function of the content.
+        max_concurrent: How many runs of a subscription may be active at once; None: as many as the
+            bridge allows. Runs begin at most twice as many messages ahead of the one whose result
+            is due.
+        thread_id: The thread of every message, or a function of the item that returns it; None: the
+            message's own.
+        errors: Whether a run that did not succeed ends the stream (``"raise"``), has its result
+            emitted (``"emit"``), or is left out (``"skip"``).
+        options: Further arguments of `RxPyLangGraphBridge.invoke`.
 
     Raises:
-        InvalidTypeError, InvalidArgumentError: As in `flat_map`.
+        InvalidTypeError, InvalidArgumentError: As for `RxPyLangGraphBridge.invoke`.
     """
     return _checked("concat_map_eager", bridge, options, max_concurrent).invoke(
         graph,
@@ -162,22 +173,25 @@ def switch_map(
     errors: ErrorPolicy = "raise",
     **options: Unpack[OperatorArguments],
 ) -> Operator:
-    """Run ``graph`` on the latest message, after the run before it is cancelled and has ended.
+    """Run ``graph`` on the latest message of each thread, and cancel the run before it.
 
-    RxPY's operator, in contrast, begins the next one during the cleanup of the last. A cancelled
-    run emits nothing, except with ``errors="emit"``: then a result with the status
-    ``"interrupted"``.
+    Any thread; never blocks. All messages without a ``thread_id`` count as one thread. A run begins
+    once the cancelled one has really ended. RxPY's operator, in contrast, begins the next one
+    during the cleanup of the last. A cancelled run emits nothing, except with ``errors="emit"``:
+    then a result with the status ``"interrupted"``.
 
     Args:
-        bridge: As in `flat_map`.
-        graph: As in `flat_map`.
-        thread_id: As in `flat_map`.
-        errors: As in `flat_map`.
-        options: As in `flat_map`; ``multitask_strategy`` may only be ``"rollback"``, to undo what
-            the cancelled run has saved.
+        bridge: Executes the runs.
+        graph: A compiled graph, another Runnable, or a function of the content.
+        thread_id: The thread of every message, or a function of the item that returns it; None: the
+            message's own.
+        errors: Whether a run that did not succeed ends the stream (``"raise"``), has its result
+            emitted (``"emit"``), or is left out (``"skip"``).
+        options: Further arguments of `RxPyLangGraphBridge.invoke`; ``multitask_strategy`` may only
+            be ``"rollback"``, to undo what the cancelled run has saved.
 
     Raises:
-        InvalidTypeError, InvalidArgumentError: As in `flat_map`.
+        InvalidTypeError, InvalidArgumentError: As for `RxPyLangGraphBridge.invoke`.
     """
     checked = _checked("switch_map", bridge, options)
     options = {"multitask_strategy": "interrupt", **options}
@@ -192,20 +206,23 @@ def exhaust_map(
     errors: ErrorPolicy = "raise",
     **options: Unpack[OperatorArguments],
 ) -> Operator:
-    """Run ``graph`` on a message unless a run is active: then the message is refused.
+    """Run ``graph`` on a message, unless its thread has an active run: then refuse the message.
 
-    RxPY has this for streams of streams only, as ``exclusive``. A refused message emits nothing,
-    except with ``errors="emit"``: then a result with the status ``"rejected"``.
+    Any thread; never blocks. All messages without a ``thread_id`` count as one thread. RxPY has
+    this for streams of streams only, as ``exclusive``. A refused message emits nothing, except with
+    ``errors="emit"``: then a result with the status ``"rejected"``.
 
     Args:
-        bridge: As in `flat_map`.
-        graph: As in `flat_map`.
-        thread_id: As in `flat_map`.
-        errors: As in `flat_map`.
-        options: As in `flat_map`.
+        bridge: Executes the runs.
+        graph: A compiled graph, another Runnable, or a function of the content.
+        thread_id: The thread of every message, or a function of the item that returns it; None: the
+            message's own.
+        errors: Whether a run that did not succeed ends the stream (``"raise"``), has its result
+            emitted (``"emit"``), or is left out (``"skip"``).
+        options: Further arguments of `RxPyLangGraphBridge.invoke`.
 
     Raises:
-        InvalidTypeError, InvalidArgumentError: As in `flat_map`.
+        InvalidTypeError, InvalidArgumentError: As for `RxPyLangGraphBridge.invoke`.
     """
     checked = _checked("exhaust_map", bridge, options)
     options = {"multitask_strategy": "reject", **options}

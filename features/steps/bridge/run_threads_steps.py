@@ -12,6 +12,8 @@ from behave import then, when
 from behave.runner import Context
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.base import RunnableBinding
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from reactivex import operators as ops
 
 from rxlanggraph import StreamMessage
@@ -142,12 +144,31 @@ def the_graph_gets_a_message(context: Context, call: str) -> None:
     names = {
         "task": context.bridge.create_future_task,
         "invoke": context.bridge.invoke,
+        "stream": context.bridge.stream,
+        "last": lambda source: source.pipe(ops.last()).run(),
+        "rx": rx,
+        "HELLO": HELLO,
         "graph": context.graph,
         "Message": StreamMessage,
         "UUID": UUID,
         "on": on,
     }
     context.error = error_of(lambda: eval(call, names))
+
+
+@when(
+    "a message goes to a graph with a checkpointer whose config_factories name the thread, and "
+    "whose node raises ValueError"
+)
+def step_a_message_goes_to_a_graph_whose_config_factories_name_the_thread(context: Context) -> None:
+    def failing(state: MessagesState) -> MessagesState:
+        raise ValueError("of the node")
+
+    graph = StateGraph(MessagesState).add_node(failing).add_edge(START, "failing")
+    compiled = graph.compile(InMemorySaver())
+    bound = RunnableBinding(bound=compiled, config_factories=[lambda _: on("t")])
+    future = context.bridge.create_future_task(bound, {"messages": []})
+    context.error = error_of(lambda: future.result(LIMIT))
 
 
 @when('a stream on the threads "b", "a" goes through invoke with the thread "b" in its config')

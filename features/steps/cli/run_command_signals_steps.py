@@ -194,4 +194,4 @@ def step_a_run_that_takes_in_a_line_whenever_something_is_printed(
 @then("the lines that it says to be on the way are all that it has taken in")
 def step_the_lines_that_it_says_are_all(context: Context) -> None:
     (text,) = context.printed
-    assert text.startswith(f"draining: {context.taken} still in progress"), text
+    assert text.startswith(f"draining: {context.taken} lines are not answered yet"), text

@@ -240,6 +240,28 @@ def step_the_outputs_records_have_the_lines_numbers(context: Context, numbers: s
     assert found == [int(number) for number in numbers.split(",")], context.ended
 
 
+@then("no line about a command is cut off")
+def step_no_line_about_a_command_is_cut_off(context: Context) -> None:
+    _, _, listed = context.ended.out.partition("\nCommands:\n")
+    assert listed, context.ended
+    assert "..." not in listed, listed
+
+
+@then('the output has the headings "{headings}"')
+def step_the_output_has_the_headings(context: Context, headings: str) -> None:
+    lines = context.ended.out.splitlines()
+    found = [line[:-1] for line in lines if line.endswith(":") and not line.startswith(" ")]
+    assert found == headings.split(", "), found
+
+
+@then("every duration in the output has {places:d} decimal places at most")
+def step_every_duration_in_the_output_has_places(context: Context, places: int) -> None:
+    durations = re.findall(r'"duration":([0-9.e-]+)', context.ended.out)
+    assert len(durations) == len(context.ended.records), context.ended
+    for each in durations:
+        assert float(each) == round(float(each), places), each
+
+
 def record_of(records: list[dict[str, Any]], line: int) -> dict[str, Any]:
     (record,) = (record for record in records if record["line"] == line)
     return record

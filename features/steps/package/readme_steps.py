@@ -36,10 +36,29 @@ def step_it_prints_the_output(context: Context, output: str) -> None:
     assert context.finished.stdout == block(output, context.document), context.finished.stdout
 
 
+@when("the example of README.md runs with {found} replaced by {put}")
+def step_the_example_of_readme_runs_with_found_replaced_by_put(
+    context: Context, found: str, put: str
+) -> None:
+    code = block("example")
+    assert code.count(found) == 1, found
+    run_code(context, code.replace(found, put))
+
+
+@then('it fails, and standard error says "{text}"')
+def step_it_fails_and_standard_error_says_text(context: Context, text: str) -> None:
+    assert context.finished.returncode == 1, context.finished
+    assert text in context.finished.stderr, context.finished
+
+
 def run_example(context: Context, document: Path, example: str = "example") -> None:
+    run_code(context, block(example, document))
+
+
+def run_code(context: Context, code: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         context.finished = subprocess.run(
-            [sys.executable, "-c", block(example, document)],
+            [sys.executable, "-c", code],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
             capture_output=True,

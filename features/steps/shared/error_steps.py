@@ -22,6 +22,12 @@ def step_error_is_raised_which_says_words(context: Context, error: str, words: s
     check_error(context.error, error, words)
 
 
+@then("no other error is in its traceback")
+def step_no_other_error_is_in_its_traceback(context: Context) -> None:
+    lines = traceback.format_exception(context.error)
+    assert "".join(lines).count("Traceback") == 1, "".join(lines)
+
+
 @then("{error:w} is raised, a subclass of {base:w}")
 def step_error_is_raised_a_subclass_of_base(context: Context, error: str, base: str) -> None:
     check_error(context.error, error)

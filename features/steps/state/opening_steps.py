@@ -15,11 +15,11 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
-from rxlanggraph.state import State, open_state
+from rxlanggraph.state import State, open_state, open_state_threadsafe
 from rxlanggraph.state import open as state_open
 from rxlanggraph.state.backends.memory import MemoryBackend
 from support.concurrency.patching import patch
-from support.concurrency.raising import raised
+from support.concurrency.raising import error_of, raised
 from support.concurrency.tasks import PATIENCE, run
 from support.state.state_world import world
 
@@ -248,3 +248,17 @@ def step_its_closing_is_cancelled(context: Context) -> None:
 @then("the server was let go of")
 def step_the_server_was_let_go_of(context: Context) -> None:
     assert context.closings == 1, context.closings
+
+
+@when('the method "{name}" of what {call:w} returns is used without a block')
+def step_the_method_of_what_call_returns_is_used_without_a_block(
+    context: Context, name: str, call: str
+) -> None:
+    loop = asyncio.new_event_loop()  # which never runs: nothing is opened
+    opened = {
+        "open_state": lambda: open_state("memory:"),
+        "open_state_threadsafe": lambda: open_state_threadsafe(loop, "memory:"),
+    }
+    made = opened[call]()
+    loop.close()
+    context.error = error_of(lambda: getattr(made, name))

@@ -324,8 +324,8 @@ class BaseAgent:
     def add_hooks(self, hooks: Hooks) -> DisposableBase:
         """Call the methods of ``hooks`` when a run begins and has ended, for traces.
 
-        For runs that begin after this. Any thread; never blocks. Runs within a bridge are told to
-        the hooks of that too, as its own.
+        For runs that begin after this. Any thread; never blocks. Where a bridge calls the agent,
+        the bridge's own hooks are called as well, for its run.
 
         Args:
             hooks: An instance of a subclass of `rxlanggraph.hooks.Hooks`, of which

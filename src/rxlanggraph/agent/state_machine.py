@@ -45,7 +45,7 @@ __all__ = ["LEGAL_TRANSITIONS", "AgentState", "StateContext", "StateMachine", "T
 
 
 class AgentState(enum.Enum):
-    """What an agent is doing."""
+    """What an agent is doing: IDLE, THINKING, RUNNING or FINISHED; or ERROR, until it is reset."""
 
     IDLE = "IDLE"
     THINKING = "THINKING"

@@ -137,13 +137,13 @@ class RunArguments(OperatorArguments, total=False):
 
 
 class RxPyLangGraphBridge:
-    """Runs messages through LangGraph graphs on one asyncio loop, for threads and Rx streams.
+    """Runs messages through LangGraph graphs on one asyncio loop, for OS threads and Rx streams.
 
     Every run stays in `registry` from before its submitter gets the future until the run has really
     ended. Messages with the same ``thread_id`` run one after another, in order; all others run
-    concurrently, up to ``max_concurrency``. Safe to use from any thread. As a context manager, sync
-    or async, it is closed at the end of the block: what is in flight is drained first, or cancelled
-    at once if an exception leaves the block.
+    concurrently, up to ``max_concurrency``. Safe to use from any OS thread. As a context manager,
+    sync or async, it is closed at the end of the block: what is in flight is drained first, or
+    cancelled at once if an exception leaves the block.
 
     Args:
         loop: A running loop to adopt; several bridges may adopt the same one. The loop may pause:
@@ -153,14 +153,14 @@ class RxPyLangGraphBridge:
             first message.
         max_concurrency: How many runs may be active at once. A run counts until it has really
             ended: a sync function that continues in its thread after a timeout keeps its slot.
-        max_threads: How many threads execute sync code of runs, at least ``max_concurrency``: each
-            run gets one as soon as it needs one, and the runs share the rest in turn. A thread that
+        max_threads: How many OS threads execute sync code of runs, at least ``max_concurrency``:
+            each run gets one as soon as it needs one, and the runs share the rest in turn. One that
             is idle for ten seconds ends. None: 31 more than ``max_concurrency``, so that a single
             run can have 32, the maximum of asyncio's own default executor.
         max_pending: How many messages may wait to start; None for no limit. A message waits from
             its submission until the loop has started its run, so a burst counts as a whole.
-        max_pending_per_thread: How many of them may wait on one thread, besides the active one;
-            None for no limit. Further ones are refused with a `ThreadBusyError`.
+        max_pending_per_thread: How many of them may wait on one ``thread_id``, besides the active
+            one; None for no limit. Further ones are refused with a `ThreadBusyError`.
         overflow: What happens to a message when ``max_pending`` others wait. ``"block"``: its
             submitter waits for room. ``"error"``: the submission raises `BacklogFullError`; a
             stream has a result with status ``"rejected"``, to which its ``errors`` applies. The
@@ -172,14 +172,14 @@ class RxPyLangGraphBridge:
             bridge, in a later stage, are never dropped.
         timeout: The default for runs whose call has none; None for no limit. See
             `create_future_task`.
-        lanes: A `State` that the bridges of several processes share: of the runs on a thread, one
-            is active in all of them together. A run begins when its bridge has the thread's lease,
-            which is renewed until the run has really ended; a run whose lease is lost is cancelled,
-            with a `LaneLostError`, and its graph saves nothing more. With ``"reject"`` and
-            ``"rollback"``, a message is rejected while another process has its thread. The state
-            may have another loop than the bridge, and is closed after it. None: the bridge shares
-            its threads with no other.
-        lane_ttl: Seconds until the thread of a process that died is free.
+        lanes: A `State` that the bridges of several processes share: of the runs on a
+            ``thread_id``, one is active in all of them together. A run begins when its bridge has
+            the lease of its ``thread_id``, which is renewed until the run has really ended; a run
+            whose lease is lost is cancelled, with a `LaneLostError`, and its graph saves nothing
+            more. With ``"reject"`` and ``"rollback"``, a message is rejected while another process
+            has its thread. The state may have another loop than the bridge, and is closed after it.
+            None: the bridge shares its threads with no other.
+        lane_ttl: Seconds until the threads of a process that died are free, with ``lanes``.
         limits: What the providers of models allow. Every call of a LangChain model within a run
             waits until it may be made. Several bridges may share them. None: no call waits.
         usage: Counts the tokens and the costs of these calls. None: they are not counted.
@@ -193,7 +193,7 @@ class RxPyLangGraphBridge:
         loops: 1: graphs are called on the bridge's own loop. More: on so many others, each in a
             thread, and the bridge's own does all else. For Python without the GIL; savers and
             stores must not belong to one loop.
-        name: Prefix of the names of the bridge's threads.
+        name: Prefix of the names of the bridge's OS threads; None makes one.
 
     Raises:
         InvalidArgumentError: A number is out of range, a policy is unknown, or an argument is not

@@ -388,10 +388,10 @@ class Engine:
                     self.host.check()
             if not self.inbox.post(run, admit=True):
                 raise self.inbox.why_refused()
-        except (RegistryClosedError, LoopUnavailableError) as error:
+        except (RegistryClosedError, LoopUnavailableError):
             if self.registry.state == "open":
                 raise
-            raise self.why_closed() from error
+            raise self.why_closed() from None  # the loop has ended because the bridge is closed
 
     def _hand_over_observed(self, run: Run, observed: Observed) -> None:
         observed.handed_over = True

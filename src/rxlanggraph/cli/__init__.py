@@ -5,6 +5,7 @@ A map; each imports only from those above it.
     errors           errors that stop a command, and exit statuses
     stdio            standard output and standard error
     passwords        passwords of servers, from the environment
+    option_types     numbers with errors in words, help with headings
     addresses        where something is served: --metrics, --live
     live_page        --live and rxlanggraph live: the page, while a command lasts
     tables           rows of text as columns

@@ -28,7 +28,10 @@ For fish:                rxlanggraph completion fish > ~/.config/fish/completion
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> int:
-    """Print a script by which that shell completes commands, options, files and graphs."""
+    """Print a script that teaches a shell to complete commands.
+
+    It also completes options, files and the names of graphs.
+    """
     made = get_completion_class(shell)
     assert made is not None
     print_stdout(made(context.find_root().command, {}, _PROGRAM, _VARIABLE).source())

@@ -31,11 +31,12 @@ _WIDTH = 100
 @click.argument("source", metavar="FILE|JOURNAL", shell_complete=complete_file)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def errors(source: str, *, as_json: bool) -> int:
-    """Group the failures of a run by status, type, node and message, the most frequent first.
+    """Group the failures of a run, the most frequent first.
 
-    FILE is an --output or --errors of 'rxlanggraph run'; - is standard input. JOURNAL is the file
-    or URL of its --journal. Messages that differ only in numbers, ids and times form one group.
-    Invalid lines are not in a journal, only in the output.
+    A group has one status, type, node and message. FILE is an --output or --errors of 'rxlanggraph
+    run'; - is standard input. JOURNAL is the file or URL of its --journal. Messages that differ
+    only in numbers, ids and times form one group. Invalid lines are not in a journal, only in the
+    output.
     """
     groups = FailureGroups()
     if _is_journal(source):

@@ -27,9 +27,10 @@ __all__ = ["graphs"]
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def graphs(project: str, *, as_json: bool) -> int:
-    """List the graphs of a project: their names, locations and descriptions.
+    """List the graphs of a LangGraph project.
 
-    Nothing is imported. 'rxlanggraph run NAME' runs one of them.
+    Shows their names, locations and descriptions. Nothing is imported. 'rxlanggraph run NAME' runs
+    one of them.
     """
     found = read_project(project)
     listed = [dataclasses.asdict(graph) for graph in found.graphs.values()]

@@ -27,7 +27,7 @@ __all__ = ["live"]
 )
 @click.option("--content", is_flag=True, help="Show the texts of errors.")
 def live(journal: str, *, address: str, content: bool) -> int:
-    """Serve a page that shows the progress of a run, by worker, until Ctrl-C.
+    """Serve a page with the progress of a run, until Ctrl-C.
 
     JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. The address of the
     page, with its token, is printed to standard error; the token may be set in

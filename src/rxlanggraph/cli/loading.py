@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import importlib
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -356,11 +357,18 @@ def _attribute(module: ModuleType, name: str, source: str, target: Target) -> An
 
 
 def _near(owner: Any, missing: str) -> str:
-    """Return a hint: names similar to ``missing``, or else the graphs in ``owner``."""
+    """Return a hint: names similar to ``missing``, or else graphs, or functions, of ``owner``."""
     public = [name for name in dir(owner) if not name.startswith("_")]
     near = difflib.get_close_matches(missing, public, cutoff=0.6)
-    near = near or [name for name in public if hasattr(getattr(owner, name, None), "ainvoke")]
+    things = {name: getattr(owner, name, None) for name in public}
+    near = near or [name for name, thing in things.items() if hasattr(thing, "ainvoke")]
+    near = near or [name for name, thing in things.items() if _is_function_of(owner, thing)]
     return f"; did you mean {' or '.join(near[:3])}?" if near else "; check the name"
+
+
+def _is_function_of(module: Any, thing: Any) -> bool:
+    """Whether it is a function that the module itself defines, not one that it imports."""
+    return inspect.isfunction(thing) and thing.__module__ == getattr(module, "__name__", None)
 
 
 def _check_graph(graph: Any, target: Target) -> None:

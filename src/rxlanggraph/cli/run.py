@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from rxlanggraph.cli.loading import (
     opened_graph,
 )
 from rxlanggraph.cli.metrics_server import served_metrics
+from rxlanggraph.cli.option_types import SectionedCommand, seconds, whole_number
 from rxlanggraph.cli.pipeline.job import IOPaths, Job, JobOptions
 from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, FailureLimit, RateLimiter
 from rxlanggraph.cli.pipeline.model_use import ModelOptions, parse_limits
@@ -47,14 +47,23 @@ _JOURNAL_OPTIONS = (*_NEED_JOURNAL, "lease", "max_attempts")
 _MAX_INTEGER = 2**31 - 1
 # Runs at a time: with a journal, each has a task from the beginning. A guess.
 _MAX_RUNS = 10_000
-# Seconds: much more would overflow the system's clocks.
-_MAX_SECONDS = 1e9
 _RESUMABLE = (
     ExitStatus.HALTED,
     ExitStatus.OUTPUT_FAILED,
     ExitStatus.INTERRUPTED,
     ExitStatus.TERMINATED,
 )
+# Above the option of this name, in the help.
+_SECTIONS = {
+    "input": "Messages and results",
+    "project": "The graph",
+    "thread_key": "Runs",
+    "limits": "Models",
+    "metrics": "Observation",
+    "executor": "Worker processes",
+    "journal": "Runs that survive a kill",
+    "tracebacks": "Other options",
+}
 _EPILOG = """\b
 Exit status:
   0    every message is ok
@@ -66,8 +75,9 @@ Exit status:
   130  ended by Ctrl-C: the first drains, the second cancels
   143  ended by SIGTERM, which drains
 
-Draining lets runs in flight end. A graph that saves checkpoints in a database stops between
-supersteps instead, and --journal with --resume continues it from there.
+Draining reads no more lines, and answers those that were read or, with --journal, claimed. A graph
+that saves checkpoints in a database stops between supersteps instead, and --journal with --resume
+continues it from there.
 """
 
 
@@ -95,19 +105,7 @@ def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
     return runs
 
 
-class _Seconds(click.FloatRange):
-    """A range of seconds that excludes nan, which compares as neither below nor above a limit."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return seconds
-
-
-@click.command(epilog=_EPILOG)
+@click.command(cls=SectionedCommand, sections=_SECTIONS, epilog=_EPILOG)
 @click.argument("target", metavar="GRAPH", shell_complete=complete_graph)
 @click.option(
     "--input",
@@ -178,7 +176,7 @@ class _Seconds(click.FloatRange):
 @click.option(
     "--max-concurrency",
     "-j",
-    type=click.IntRange(min=1),
+    type=whole_number(1),
     callback=_bounded,
     metavar="N",
     default=32,
@@ -187,21 +185,21 @@ class _Seconds(click.FloatRange):
 )
 @click.option(
     "--timeout",
-    type=_Seconds(min=0, min_open=True, max=_MAX_SECONDS),
+    type=seconds(),
     metavar="SECONDS",
     help="Time limit for each attempt at a message. One that takes longer fails (timed_out); it is "
     "repeated with --retries.",
 )
 @click.option(
     "--deadline",
-    type=_Seconds(min=0, min_open=True, max=_MAX_SECONDS),
+    type=seconds(),
     metavar="SECONDS",
     help="Time limit for each message, over all attempts and the pauses between them, from the "
     "beginning of the first. A message that takes longer fails (timed_out).",
 )
 @click.option(
     "--retries",
-    type=click.IntRange(min=0, max=_MAX_INTEGER),
+    type=whole_number(0, _MAX_INTEGER),
     metavar="N",
     default=0,
     help="How often to retry a failed message.",
@@ -279,7 +277,7 @@ class _Seconds(click.FloatRange):
 )
 @click.option(
     "--workers",
-    type=click.IntRange(min=1),
+    type=whole_number(1),
     metavar="N",
     help="With --executor ray: worker processes; by default one for each CPU.",
 )
@@ -316,7 +314,7 @@ class _Seconds(click.FloatRange):
 )
 @click.option(
     "--lease",
-    type=_Seconds(min=0.1, max=86400),
+    type=seconds(0.1, 86400),
     metavar="SECONDS",
     default=15.0,
     show_default=True,
@@ -325,7 +323,7 @@ class _Seconds(click.FloatRange):
 )
 @click.option(
     "--max-attempts",
-    type=click.IntRange(min=1, max=_MAX_INTEGER),
+    type=whole_number(1, _MAX_INTEGER),
     metavar="N",
     default=10,
     show_default=True,
@@ -359,11 +357,13 @@ def run(
     GRAPH is the name of a graph in langgraph.json, or MODULE_OR_FILE:GRAPH: a compiled LangGraph
     graph, another Runnable, a function of the content, or a function that makes a graph, such as
     my_graphs.py:graph or my_package.graphs:graph. Each line of JSON, or row of CSV, is the content
-    of one message. Each line that is not blank gets a record, with line, id, thread_id, status,
-    content, error and duration; the records are in the order of the input only with --ordered. An
-    error has type, message and node. The record of a retried message has attempts and
-    earlier_errors; if the graph asks, it has interrupts, with the id and value of each question; if
-    the run was stopped between supersteps, a checkpoint_id.
+    of one message.
+
+    Each line that is not blank gets a record, with line, id, thread_id, status, content, error and
+    duration (seconds); the records are in the order of the input only with --ordered. An error has
+    type, message and node. The record of a retried message has attempts and earlier_errors; if the
+    graph asks, it has interrupts, with the id and value of each question; if the run was stopped
+    between supersteps, a checkpoint_id.
     """
     journal_options = {name: options.pop(name) for name in _JOURNAL_OPTIONS}
     input_, form = options.pop("input"), options.pop("format")
@@ -482,11 +482,12 @@ def _report(result: JobResult, paths: IOPaths, journal: str | None, *, quiet: bo
     if result.reason is not None:
         print_stderr(result.reason)
     if result.without_record:
-        print_stderr(f"without a record: line {result.without_record} of {paths.input_name}")
+        lines = "line" if result.without_record.isdecimal() else "lines"
+        print_stderr(f"without a record: {lines} {result.without_record} of {paths.input_name}")
     if journal is not None and result.status in _RESUMABLE:
         print_stderr("the journal has all answers so far; continue with --resume")
     if not quiet:
-        print_stderr(summary(result, paths.output_name, paths.errors))
+        print_stderr(summary(result, paths.output, paths.errors))
 
 
 def _check_journal_options(

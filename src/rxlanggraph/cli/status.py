@@ -11,6 +11,7 @@ import click
 
 from rxlanggraph.cli.completion import complete_file
 from rxlanggraph.cli.errors import ExitStatus
+from rxlanggraph.cli.option_types import seconds
 from rxlanggraph.cli.prices import prices_in
 from rxlanggraph.cli.stdio import print_stdout
 
@@ -26,7 +27,7 @@ __all__ = ["status"]
 @click.option("--watch", "-w", is_flag=True, help="Refresh until all messages are answered.")
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1, max=86400),
+    type=seconds(0.1, 86400),
     metavar="SECONDS",
     default=2.0,
     show_default=True,
@@ -47,8 +48,9 @@ def status(
     usage: bool,
     prices: str | None,
 ) -> int:
-    """Show a run's progress, the messages in flight by worker, and those failed or dead.
+    """Show the progress of a run with a journal.
 
+    Counts its messages, lists those in flight by worker, and those that have failed or are dead.
     JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. Messages of
     a dead worker count as in flight until their leases expire.
     """

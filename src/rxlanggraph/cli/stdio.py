@@ -41,7 +41,7 @@ def why_not_written(name: str, error: Exception) -> str:
     if isinstance(error, BrokenPipeError):
         return f"the reader of {name} has gone (closed pipe)"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"no room left for {name} ({error.strerror}); make room, then go on"
+        return f"no room left for {name} ({error.strerror}); make room, then try again"
     return f"cannot write {name}: {getattr(error, 'strerror', None) or error}"
 
 

@@ -67,7 +67,8 @@ class KeyOperations:
             key: The key.
             value: A JSON value.
             ttl: Seconds until the key expires; None: never. Replaces an earlier one.
-            token: See the class.
+            token: A lease, a claim, or the token of either: the write is refused if the key was
+                written with a newer one. None: not fenced.
 
         Raises:
             StaleTokenError: ``token`` is too old; nothing was written.
@@ -157,7 +158,8 @@ class KeyOperations:
                 called several times; an exception ends the update.
             attempts: The number of attempts.
             ttl: As in `set`.
-            token: See the class.
+            token: A lease, a claim, or the token of either: the write is refused if the key was
+                written with a newer one. None: not fenced.
 
         Returns:
             The value that was written.

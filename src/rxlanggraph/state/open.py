@@ -53,8 +53,13 @@ class State(BaseState):
     """State and work that agents share; opened by `open_state`.
 
     Values, locks and queues of work. Every operation is atomic on the server, across tasks,
-    threads, processes and machines. Belongs to the event loop that opened it; `sync` is for all
-    other threads.
+    threads, processes and machines. Belongs to the event loop that opened it: its coroutines are
+    awaited there; `sync` is for all other threads.
+
+    A call that is cancelled has taken effect as a whole or not at all. Every call raises
+    InvalidTypeError or InvalidArgumentError for invalid arguments, before anything is sent;
+    StateUnavailableError if the server does not answer; StateClosedError once the state is closed;
+    WrongThreadError on another loop.
     """
 
     def __init__(self, backend: Backend, *, max_attempts: int = 5) -> None:

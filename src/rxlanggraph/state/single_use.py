@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import TypeVar
+from typing import Never, TypeVar
 
 from rxlanggraph.errors import UsageError
 
@@ -33,6 +33,13 @@ class _SingleUse:
             )
         self._entered = True
 
+    def not_entered(self, statement: str, attribute: str) -> AttributeError:
+        """Make the error of code that uses the context manager as if it were what it gives."""
+        return AttributeError(
+            f"{self._call} returns a context manager, which has no {attribute!r}: write "
+            f"'{statement} {self._call} as x', and x.{attribute} in its block"
+        )
+
 
 class SingleUseAsyncContext(AbstractAsyncContextManager[_T]):
     """An async context manager that can be entered once.
@@ -45,6 +52,12 @@ class SingleUseAsyncContext(AbstractAsyncContextManager[_T]):
     def __init__(self, call: str, manager: AbstractAsyncContextManager[_T]) -> None:
         self._use = _SingleUse(call)
         self._manager = manager
+
+    def __getattr__(self, name: str) -> Never:
+        """Say that the block is missing: AttributeError."""
+        if name.startswith("_"):  # looked for by Python, or by tools, before __init__ too
+            raise AttributeError(name)
+        raise self._use.not_entered("async with", name)
 
     async def __aenter__(self) -> _T:
         """Enter; UsageError the second time."""
@@ -67,6 +80,12 @@ class SingleUseContext(AbstractContextManager[_T]):
     def __init__(self, call: str, manager: AbstractContextManager[_T]) -> None:
         self._use = _SingleUse(call)
         self._manager = manager
+
+    def __getattr__(self, name: str) -> Never:
+        """Say that the block is missing: AttributeError."""
+        if name.startswith("_"):  # as above
+            raise AttributeError(name)
+        raise self._use.not_entered("with", name)
 
     def __enter__(self) -> _T:
         """Enter; UsageError the second time."""

@@ -196,13 +196,31 @@ def attempt_at(
 ) -> Awaitable[Any]:
     """Start one attempt. On the loop. The arguments are those of `attempts_at`."""
     config = config_for(message, config)
-    if gate is None or config is None or message.thread_id is None:
+    if gate is not None and message.thread_id is None:
+        return _without_thread(partial(ainvoke, message.content, config, **arguments))
+    if gate is None or config is None:
         return ainvoke(message.content, config, **arguments)
     if gate.lent is not None:
         config = lending_saver(config, gate.lent)
     if gate.is_open(message.content, config):
         return ainvoke(message.content, config, **arguments)
     return _admitted(gate, ainvoke, message, config, arguments)
+
+
+async def _without_thread(attempt: Callable[[], Awaitable[Any]]) -> Any:
+    """Make an attempt with a graph that has a checkpointer, on a message without a thread.
+
+    The bridge cannot refuse it: a function of the config (``config_factories``) may name a thread.
+    """
+    try:
+        return await attempt()
+    except ValueError as error:
+        if not str(error).startswith("Checkpointer requires"):
+            raise
+        raise InvalidArgumentError(
+            "the graph has a checkpointer, so each message needs a thread: give it one with "
+            "StreamMessage(content, thread_id=...), or the call with thread_id="
+        ) from error
 
 
 async def _admitted(
@@ -237,7 +255,12 @@ def attempts_at(
     config = config_for(message, config)
     if gate is None or config is None or message.thread_id is None:
         configs = configs_of_attempts(config)
-        return lambda: ainvoke(message.content, next(configs), **arguments)
+
+        def start() -> Awaitable[Any]:
+            attempt = partial(ainvoke, message.content, next(configs), **arguments)
+            return attempt() if gate is None else _without_thread(attempt)
+
+        return start
     if gate.lent is not None:
         config = lending_saver(config, gate.lent)
     return ThreadAttempts(gate, message, config, arguments, ainvoke)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rxlanggraph.cli.errors import ExitStatus
+from rxlanggraph.cli.option_types import whole_number
 from rxlanggraph.cli.stdio import print_stderr, print_stdout
 
 if TYPE_CHECKING:
@@ -27,17 +28,17 @@ __all__ = ["demo"]
     "--messages",
     "-n",
     "count",
-    type=click.IntRange(min=1, max=3376),
+    type=whole_number(1, 3376),
     metavar="N",
     default=2000,
     show_default=True,
     help="How many of the 3,376 airports; all take half a minute on a slow machine.",
 )
 def demo(count: int) -> int:
-    """Count the airports of each state, with plain asyncio and through the bridge.
+    """Show plain asyncio losing updates, and the bridge losing none.
 
-    Each airport is a message, each state a LangGraph thread with a running count in its
-    checkpoints. Offline, without a key; takes less than half a minute.
+    Both count the airports of each state. Each airport is a message, each state a LangGraph thread
+    with a running count in its checkpoints. Offline, without a key; takes less than half a minute.
     """
     # Imported here: LangGraph is slow to import, and --help does not need it.
     from rxlanggraph.cli.demo import workload  # noqa: PLC0415

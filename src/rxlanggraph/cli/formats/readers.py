@@ -186,7 +186,8 @@ def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:
     for line, row, problem in _records(source):
         wrong = problem
         if wrong is None and len(row) != len(names):
-            wrong = f"{len(row)} fields, but the header has {len(names)}"
+            fields = "1 field" if len(row) == 1 else f"{len(row)} fields"
+            wrong = f"{fields}, but the header has {len(names)}"
         content = None if wrong else dict(zip(names, row, strict=True))
         yield InputLine(line.number, line.raw, line.end, content, wrong)
 

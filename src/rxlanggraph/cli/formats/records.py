@@ -56,7 +56,7 @@ def result_record(
         "error": (
             None if result.error is None else failure_of(result.error, tracebacks=tracebacks)
         ),
-        "duration": result.duration,
+        "duration": None if result.duration is None else round(result.duration, 6),
     }
     if failed_attempts:
         record["attempts"] = len(failed_attempts) + 1

@@ -68,7 +68,8 @@ async def _drop(location: JournalLocation, *, force: bool, dry_run: bool) -> Dro
             workers = ", ".join(sorted(stats.by_worker))
             raise CommandError(
                 f"{stats.claimed:,} messages of the journal {location.name} are in flight, at "
-                f"{workers}: end these processes first, or drop it with --force"
+                f"{workers}: end these processes first, or drop it with --force; if they have "
+                "died, wait until their leases expire"
             )
         if not dry_run:
             await _delete(state, number)

@@ -84,11 +84,6 @@ class IOPaths(NamedTuple):
         return "standard input" if self.input == "-" else self.input
 
     @property
-    def output_name(self) -> str | None:
-        """The name of the output, for messages; None if there is none."""
-        return "standard output" if self.output == "-" else self.output
-
-    @property
     def on_terminal(self) -> bool:
         """Whether records go to a terminal, where they would break up a progress bar."""
         return "-" in (self.output, self.errors) and self.stdout.isatty()

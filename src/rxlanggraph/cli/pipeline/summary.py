@@ -41,18 +41,18 @@ def summary(result: JobResult, output: str | None, errors: str | None) -> str:
 
     Args:
         result: The result of the job.
-        output: The name of the output; None if there is none.
-        errors: The name of the file of failures; None if there is none.
+        output: The path of the output, or ``-``; None if there is none.
+        errors: The path of the failures, or ``-``; None if they are in the output.
     """
     counts = result.counts
     cancelled = f", {counts.cancelled:,} cancelled" if counts.cancelled else ""
     # With a journal, lines without a record in the output have one in the journal.
     unwritten = result.status is ExitStatus.OUTPUT_FAILED and result.answered_here is None
     rest = f"{counts.open:,} {'without a record' if unwritten else 'not run'}"
-    elsewhere = f", failures in {errors}" if errors else ""
+    elsewhere = f", failures {_place(errors)}" if errors else ""
     finished = counts.finished if result.answered_here is None else result.answered_here
     shared = "" if result.answered_here is None else f" ({finished:,} answered here)"
-    results = f"results in {output}{elsewhere}" if output else "no results written here"
+    results = f"results {_place(output)}{elsewhere}" if output else "no results written here"
     models = "" if result.spent is None else f"{as_text(result.spent)}; "
     return (
         f"read {counts.read:,}: {counts.ok:,} ok, {counts.failed:,} failed, "
@@ -60,3 +60,7 @@ def summary(result: JobResult, output: str | None, errors: str | None) -> str:
         f"{result.seconds:.1f} s, {finished / max(result.seconds, 1e-9):,.0f}/s{shared}; "
         f"{models}{results}"
     )
+
+
+def _place(path: str) -> str:
+    return "on standard output" if path == "-" else f"in {path}"

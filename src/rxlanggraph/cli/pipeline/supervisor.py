@@ -134,13 +134,14 @@ class Supervisor:
         # Stopped before the number of open lines is read, so that it no longer grows.
         if number == signal.SIGINT:
             self.stop(ExitStatus.INTERRUPTED, "interrupted by Ctrl-C")
-            hint = "; Ctrl-C again cancels them"
+            hint = "; Ctrl-C again cancels what is left"
         else:
             self.stop(ExitStatus.TERMINATED, "ended by SIGTERM")
             hint = ""
         open_lines = self._open_lines()
         self._drain()
-        print_stderr(f"draining: {open_lines:,} still in progress{hint}")
+        lines = "1 line is" if open_lines == 1 else f"{open_lines:,} lines are"
+        print_stderr(f"draining: {lines} not answered yet{hint}")
 
 
 def _leave_signals_to_system() -> None:

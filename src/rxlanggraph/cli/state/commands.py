@@ -13,6 +13,7 @@ import click
 
 from rxlanggraph.cli.completion import complete_file
 from rxlanggraph.cli.errors import ExitStatus, NotFoundError
+from rxlanggraph.cli.option_types import whole_number
 from rxlanggraph.cli.state.rendering import (
     SCHEDULE_COLUMNS,
     STATS_COLUMNS,
@@ -62,7 +63,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="JSON, one object p
 _dry_run = click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 _limit = click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=whole_number(1),
     metavar="N",
     help=f"Show N at most.  [default: {_SHOWN}; all with --json]",
 )
@@ -106,7 +107,7 @@ class _Group(click.Group):
 )
 @click.pass_context
 def state(context: click.Context, where: str, namespace: str, *, is_journal: bool) -> None:
-    """Manage shared state: queues, tasks, locks, keys and migrations.
+    """Manage shared state: queues, tasks, locks and keys.
 
     URL names a file (sqlite:///FILE, or its path) or a server (postgresql://..., redis://...).
     A server's password is read from RXLANGGRAPH_STATE_PASSWORD, or from the file that
@@ -123,7 +124,7 @@ def state(context: click.Context, where: str, namespace: str, *, is_journal: boo
 @_json
 @click.pass_obj
 def queues(place: _Place, *, as_json: bool) -> int:
-    """List the queues, with the number of their tasks in each state."""
+    """List the queues, and count their tasks by state."""
 
     async def look(opened: State) -> list[tuple[str, Any]]:
         return [(queue, await opened.stats(queue)) for queue in await opened.queues()]
@@ -141,7 +142,7 @@ def queues(place: _Place, *, as_json: bool) -> int:
 @_json
 @click.pass_obj
 def stats(place: _Place, queue: str, *, as_json: bool) -> int:
-    """Count the tasks of QUEUE by state, and those in progress by worker."""
+    """Count the tasks of QUEUE, by state and by worker."""
     found = _run(place, lambda opened: opened.stats(queue))
     if as_json:
         _print_json([stats_data(queue, found)])
@@ -227,7 +228,10 @@ def task(place: _Place, queue: str, task_id: str, *, as_json: bool) -> int:
 @_json
 @click.pass_obj
 def dead_letters(place: _Place, queue: str, *, limit: int | None, as_json: bool) -> int:
-    """List the dead tasks of QUEUE, with their errors, in the order of adding."""
+    """List the dead tasks of QUEUE, with their errors.
+
+    They are in the order of adding.
+    """
     shown = _Shown(("task", "attempts", "worker", "key", "thread", "error"), _letter_row, asdict)
     _run(place, lambda opened: _list(opened.iter_dead_letters(queue), shown, limit, as_json))
     return ExitStatus.OK
@@ -281,7 +285,10 @@ def value(place: _Place, key: str) -> int:
 @_json
 @click.pass_obj
 def schedules(place: _Place, *, limit: int | None, as_json: bool) -> int:
-    """List the schedules of periodic tasks, as their scheduler has last declared them."""
+    """List the schedules of periodic tasks.
+
+    Shows them as their scheduler has last declared them.
+    """
     from rxlanggraph.state.schedules import iter_schedules  # noqa: PLC0415 - as in `_run`
 
     shown = _Shown(SCHEDULE_COLUMNS, schedule_row, schedule_data)
@@ -302,7 +309,10 @@ def schedules(place: _Place, *, limit: int | None, as_json: bool) -> int:
 def requeue(
     place: _Place, queue: str, ids: Sequence[str], *, every: bool, dry_run: bool, as_json: bool
 ) -> int:
-    """Put dead tasks back at the end of QUEUE, with attempts counted from 0."""
+    """Put dead tasks back at the end of QUEUE.
+
+    Their attempts are counted from 0 again.
+    """
     if bool(ids) is every:
         raise click.UsageError("name the tasks to requeue, or give --all")
 
@@ -327,9 +337,9 @@ def requeue(
 @_json
 @click.pass_obj
 def cancel(place: _Place, queue: str, ids: Sequence[str], *, dry_run: bool, as_json: bool) -> int:
-    """End waiting and claimed tasks of QUEUE; they become dead letters.
+    """End waiting and claimed tasks of QUEUE.
 
-    A worker that has one loses its claim; its code is not interrupted.
+    They become dead letters. A worker that has one loses its claim; its code is not interrupted.
     """
 
     async def change(opened: State) -> int:
@@ -353,7 +363,7 @@ def cancel(place: _Place, queue: str, ids: Sequence[str], *, dry_run: bool, as_j
 )
 @click.option(
     "--keep",
-    type=click.IntRange(min=0),
+    type=whole_number(0),
     metavar="N",
     help="Keep the N that came into their state last.",
 )
@@ -370,9 +380,9 @@ def purge(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Delete tasks of QUEUE, with their keys and results; completed ones, unless --state is given.
+    """Delete the completed tasks of QUEUE, or those in --state.
 
-    The claims of tasks that are purged are lost.
+    Their keys and results are deleted too. The claims of tasks that are purged are lost.
     """
     wanted: Sequence[TaskState] = states or ("completed",)
 
@@ -395,7 +405,7 @@ def purge(
 @_json
 @click.pass_obj
 def migrate(place: _Place, *, check: bool, as_json: bool) -> int:
-    """Migrate data of an older release to the format of this one.
+    """Migrate the data of an older release.
 
     'open_state' does this too. Programs of the older release that have the state open continue,
     but cannot open it again.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -51,18 +53,18 @@ _TERMINAL_SECONDS = 1.0
 @click.option("--once", is_flag=True, help="Print the state at the moment as plain text, and end.")
 @click.option("--content", is_flag=True, help="Of a journal: show the texts of errors.")
 def top(target: str, *, token: str | None, once: bool, content: bool) -> int:
-    """Show what is in flight on the terminal; cancel runs and answer questions.
+    """Show on the terminal what is in flight.
 
-    TARGET is the address that 'rxlanggraph run --live' or 'rxlanggraph live' has printed, with its
-    token; or the file or URL of a journal, to show the progress of its run. The key ? explains the
-    others. It needs the extra 'live'.
+    Runs can be cancelled there, and questions answered. TARGET is the address that 'rxlanggraph run
+    --live' or 'rxlanggraph live' has printed, with its token; or the file or URL of a journal, to
+    show the progress of its run. The key ? explains the others. It needs the extra 'live'.
     """
     is_page = target.lower().startswith(_SCHEMES)
     if is_page and content:
         raise click.UsageError(
             "--content is for journals; a page shows content if it is served with --live-content"
         )
-    if not is_page and "?token=" in target:
+    if not is_page and ("?token=" in target or _is_host_and_port(target)):
         shown = target.partition("?")[0]
         raise LiveError(f"{shown} is not an address: write http://HOST:PORT/?token=...")
     if not once:
@@ -75,6 +77,11 @@ def top(target: str, *, token: str | None, once: bool, content: bool) -> int:
 
     with journal_source(target, show_content=content) as source:
         return asyncio.run(_look(PolledSource(source, target), app))
+
+
+def _is_host_and_port(target: str) -> bool:
+    """Whether it is the address of a page whose ``http://`` was forgotten, and no file."""
+    return re.fullmatch(r"[\w.-]+:\d+/?", target) is not None and not os.path.exists(target)
 
 
 def _check_terminal() -> None:

@@ -20,6 +20,6 @@ def ray_module() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise MissingExtraError(
-            "RayExecutor needs Ray, which has no build for Python without the GIL; install "
-            "rxlanggraph[ray]"
+            "RayExecutor needs Ray, which is not installed; install the extra 'ray': pip install "
+            "'rxlanggraph[ray]' (there is no build of it for Python without the GIL)"
         ) from error
