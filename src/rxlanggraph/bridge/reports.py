@@ -1,7 +1,8 @@
 """Reports: telling the hooks of a bridge what happens to its runs.
 
-An event of a run without hooks costs one look-up of an attribute. When a run ends, its hooks are
-removed from it. What breaks without that: its end is reported twice, or an event follows its end.
+An event of a run without hooks costs one look-up of an attribute; one that no hook listens to,
+another. When a run ends, its hooks are removed from it. What breaks without that: its end is
+reported twice, or an event follows its end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 import threading
 import time
 
-from rxlanggraph.bridge.observers import Event, Observed, Observers
+from rxlanggraph.bridge.observers import Event, Observers
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.loop_watch import Blockage
 from rxlanggraph.concurrency.user_code import raise_on_loop
@@ -50,48 +51,50 @@ def report_queued(run: Run, observers: Observers) -> None:
     Raises:
         KeyboardInterrupt, SystemExit: In the main thread, from a signal handler.
     """
-    observed = run.observed = Observed(observers, run.clock.now())
-    if not observers.queued:
+    run.observers = observers
+    if observers.started is not None:
+        run.arrived = run.clock.now()
+    if observers.queued is None:
         return
     # A hook that waits for the run, which cannot begin meanwhile, is told so.
-    observed.announced_by = threading.get_ident()
+    run.announced_by = threading.get_ident()
     try:
         event = RunQueued(run, run.message, run.options.name, time.time())
         interrupt = observers.queued.tell(event)
     finally:
-        observed.announced_by = None
+        run.announced_by = None
     if interrupt is not None:
         raise interrupt
 
 
-def report_started(run: Run, observed: Observed) -> None:
+def report_started(run: Run, observers: Observers) -> None:
     """Tell that ``run`` begins. On the loop, in the task of the run."""
-    observed.begun = True
-    if observed.by.started:
-        waited = run.since - observed.arrived
+    run.begun = True
+    if observers.started is not None:
+        waited = run.since - run.arrived
         event = RunStarted(run, run.message, run.options.name, time.time(), waited)
-        _tell_on_loop(observed.by.started, event)
+        _tell_on_loop(observers.started, event)
 
 
-def report_chunk(run: Run, observed: Observed, chunk: StreamMessage) -> None:
+def report_chunk(run: Run, observers: Observers, chunk: StreamMessage) -> None:
     """Tell of a chunk. On the loop, in the task of the run."""
-    if observed.by.chunk and not run.done():
+    if observers.chunk is not None and not run.done():
         attempt = max(1, run.attempts)
         event = ChunkEmitted(run, run.message, run.options.name, time.time(), chunk, attempt)
-        _tell_on_loop(observed.by.chunk, event)
+        _tell_on_loop(observers.chunk, event)
 
 
 def report_node(
     run: Run, node: str, status: NodeStatus, error: BaseException | None, duration: float
 ) -> None:
     """Tell of the end of a node. Where LangChain calls its callbacks."""
-    observed = run.observed
-    if observed is not None:
+    observers = run.observers
+    if observers is not None and observers.node is not None:
         name, attempt = run.options.name, max(1, run.attempts)
         event = NodeEnded(
             run, run.message, name, time.time(), node, status, error, duration, attempt
         )
-        _tell_on_loop(observed.by.node, event)
+        _tell_on_loop(observers.node, event)
 
 
 def report_end(run: Run, result: StreamMessage) -> BaseException | None:
@@ -105,8 +108,8 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
         An exception that a signal handler may have raised meanwhile.
     """
     with run.lock:
-        observed, run.observed = run.observed, None
-    if observed is None or not observed.by.ended:
+        observers, run.observers = run.observers, None
+    if observers is None or observers.ended is None:
         return None
     if run.cancelled():
         if result.status != "cancelled":
@@ -115,12 +118,12 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
         # Dropped while the loop ended it for another reason, such as its time limit.
         result = run.unanswered("rejected", run.rejection)
     else:
-        result = observed.resolved_early or run.result_nowait() or result
+        result = run.resolved_early or run.result_nowait() or result
     duration, attempt = None, 0
-    if observed.begun:
+    if run.begun:
         duration, attempt = run.clock.now() - run.since, max(1, run.attempts)
     event = RunEnded(run, run.message, run.options.name, time.time(), result, duration, attempt)
-    return observed.by.ended.tell(event)
+    return observers.ended.tell(event)
 
 
 def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -> None:
@@ -141,6 +144,6 @@ def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -
             "stack": blockage.stack,
         },
     )
-    if observers is not None and observers.blocked:
+    if observers is not None and observers.blocked is not None:
         event = LoopBlocked(name, time.time(), *blockage)
         observers.blocked.tell(event)
