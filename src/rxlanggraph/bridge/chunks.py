@@ -230,8 +230,9 @@ class _Chunks:
         """Pass one chunk on; return what to await before the next one, if anything."""
         chunk = chunk_of(self._source, content, mode, namespace, self._count)
         self._count += 1
-        if self._run.observers is not None:
-            report_chunk(self._run, self._run.observers, chunk)
+        observed = self._run.observed
+        if observed is not None:
+            report_chunk(self._run, observed, chunk)
         room = self._sink.put(chunk)
         if not self._timed:
             return room

@@ -299,8 +299,9 @@ class Dispatcher:
         """See `Execution`: resolve the future of ``run``, which goes on to its real end."""
         assert run.task is not None
         result = run.unanswered(status, error, self._now() - run.since)
-        if run.observers is not None and not run.done():
-            run.resolved_early = result
+        observed = run.observed
+        if observed is not None and not run.done():
+            observed.resolved_early = result
         # Callbacks run in the context of the run, as at its end: in a copy, because the original
         # may be entered at the moment.
         context_of(run.task).copy().run(run.resolve, result)
@@ -382,7 +383,7 @@ class Dispatcher:
     def _leave(self, run: Run, result: StreamMessage) -> None:
         """Remove ``run`` from the registry, and resolve its future if still pending."""
         outcome, settle = run.leaves_as(result)
-        resolve = Run.resolve if run.observers is None else _resolve_observed
+        resolve = Run.resolve if run.observed is None else _resolve_observed
         if not self._registry.leave(run, outcome, resolve, result, settle):
             resolve(run, result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None

@@ -28,6 +28,7 @@ from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.lanes import ThreadLanes
 from rxlanggraph.bridge.listeners import Listeners
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
+from rxlanggraph.bridge.observers import Observed
 from rxlanggraph.bridge.overflow import Overflow
 from rxlanggraph.bridge.reports import report_end, report_queued
 from rxlanggraph.bridge.run import Run, RunOptions, current_run, run_scope
@@ -194,7 +195,7 @@ class Engine:
         try:
             if run in self.registry:
                 run.cancel()
-            elif run.observers is not None:
+            elif run.observed is not None:
                 self._report_refusal(run, error)
         finally:
             self._withdraw(run)
@@ -305,7 +306,7 @@ class Engine:
         try:
             run.reject(result)
         finally:
-            if run.observers is not None:
+            if run.observed is not None:
                 _raise_if(report_end(run, result))
 
     def _report_refusal(self, run: Run, error: BaseException) -> None:
@@ -362,8 +363,9 @@ class Engine:
             BridgeClosedError: The bridge is closed.
             LoopUnavailableError: The loop is closed, stopped or dying.
         """
-        if run.observers is not None and not run.handed_over:
-            self._hand_over_observed(run)
+        observed = run.observed
+        if observed is not None and not observed.handed_over:
+            self._hand_over_observed(run, observed)
             return
         try:
             if not self._started:
@@ -379,8 +381,8 @@ class Engine:
                 raise
             raise self.why_closed() from error
 
-    def _hand_over_observed(self, run: Run) -> None:
-        run.handed_over = True
+    def _hand_over_observed(self, run: Run, observed: Observed) -> None:
+        observed.handed_over = True
         try:
             self.hand_over(run)
         except BaseException as error:
@@ -430,7 +432,8 @@ class Engine:
         left = False
         if self.inbox.loop is None:  # otherwise the loop processes it
             left = self.registry.leave(run, "cancelled")
-        if run.observers is not None and (left or not run.handed_over):
+        observed = run.observed
+        if observed is not None and (left or not observed.handed_over):
             _raise_if(report_end(run, run.unanswered("cancelled")))
 
     def was_cut_off(self, run: Run) -> bool:
@@ -508,8 +511,9 @@ class Engine:
         results = [(run, run.unanswered("error", error)) for run in runs]
         for run, result in results:
             run.cut_off = True
-            if run.observers is not None and not run.done():
-                run.resolved_early = result
+            observed = run.observed
+            if observed is not None and not run.done():
+                observed.resolved_early = result
             run.resolve(result, call_back=False)
         return results
 
@@ -614,7 +618,7 @@ class Engine:
         self._dispatcher = self._make_dispatcher()
         for run in runs:
             silence_pending_warning(run.task)
-            run.owner = run.observers = None
+            run.owner = run.observed = None
             run.abandon(error)
 
     def stack(self, task: Trackable) -> str:

@@ -192,8 +192,9 @@ class Execution:
             raise asyncio.CancelledError
         if run.overtaken:
             raise overtaken_answer(run.message)
-        if run.observers is not None:
-            report_started(run, run.observers)
+        observed = run.observed
+        if observed is not None:
+            report_started(run, observed)
         if run.obstacle is not None:
             raise run.obstacle
         if self._models is not None:
@@ -219,8 +220,8 @@ class Execution:
     def _insistent(self, run: Run) -> Awaitable[Any]:
         message, options = run.message, run.options
         config, arguments = options.config, options.arguments
-        observers = run.observers
-        if observers is not None and observers.node is not None and not options.remote:
+        observed = run.observed
+        if observed is not None and observed.by.node is not None and not options.remote:
             config = _listened_to(run, config)
         if options.drains and self.may_drain(run):
             if self.draining:  # since its start

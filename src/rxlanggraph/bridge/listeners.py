@@ -11,7 +11,7 @@ from concurrent.futures import Future
 
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.loops import LoopHost
-from rxlanggraph.bridge.observers import Listener, Observers
+from rxlanggraph.bridge.observers import Listener, Observed, Observers
 from rxlanggraph.bridge.reports import report_blocked
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.concurrency.loop_watch import LoopWatch
@@ -78,22 +78,24 @@ class Listeners:
 
     def _add_to_runs(self, listener: Listener) -> None:
         """On the loop: only there, no run is between two looks at who observes it."""
-        now = self._inbox.clock.now()
-        extended: dict[Observers | None, Observers] = {}  # many runs share theirs
+        alone, now = Observers((listener,)), self._inbox.clock.now()
+        extended: dict[Observers, Observers] = {}  # many runs share theirs
         for run in self._registry.runs():
-            before = run.observers
-            if before not in extended:
-                known = () if before is None else before.listeners
-                others = tuple(each for each in known if each is not listener)
-                extended[before] = Observers((*others, listener))
-            with self._inbox.lock:  # another thread may tell of its end, as if it is dropped
-                if run.observers is not before or (before is None and run.done()):
-                    continue
-                if before is None:
-                    run.handed_over, run.begun = True, run.task is not None
-                if before is None or before.started is None:
-                    run.arrived = now
-                run.observers = extended[before]
+            observed = run.observed
+            if observed is not None:
+                by = observed.by
+                if by not in extended:
+                    others = tuple(each for each in by.listeners if each is not listener)
+                    extended[by] = Observers((*others, listener))
+                if by.started is None:
+                    observed.arrived = now
+                observed.by = extended[by]
+                continue
+            late = Observed(alone, now)
+            late.handed_over, late.begun = True, run.task is not None
+            with self._inbox.lock:  # another thread may drop it, and tell of its end
+                if not run.done():
+                    run.observed = late
 
     def watch_loop(self, blocked_after: float) -> None:
         """Measure the lag of the loop while there are runs, and name what blocks it. Any thread.

@@ -14,8 +14,9 @@ from typing import TypeAlias
 from rxlanggraph.concurrency.user_code import contain, is_interrupt
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.hooks import AgentEnded, AgentStarted, Hooks, LoopBlocked, RunEvent
+from rxlanggraph.messages import StreamMessage
 
-__all__ = ["Event", "Listener", "Observers"]
+__all__ = ["Event", "Listener", "Observed", "Observers"]
 
 _log = logging.getLogger("rxlanggraph")
 _Event: TypeAlias = "RunEvent | LoopBlocked | AgentStarted | AgentEnded"
@@ -137,3 +138,27 @@ class Observers:
 
 def _heard(method: str, listeners: tuple[Listener, ...]) -> Event | None:
     return Event(method, listeners) if any(each.hears(method) for each in listeners) else None
+
+
+class Observed:
+    """What is known of a run for its hooks, until its end has been reported.
+
+    Args:
+        observers: Its listeners. Replaced as a whole, on the loop's thread.
+        arrived: When its message arrived, by the clock of the bridge; 0 if none of its listeners is
+            told how long it has waited. Replaced with them.
+    """
+
+    __slots__ = ("announced_by", "arrived", "begun", "by", "handed_over", "resolved_early")
+
+    def __init__(self, observers: Observers, arrived: float) -> None:
+        self.by = observers
+        self.arrived = arrived
+        # The thread in which hooks are told of its arrival, meanwhile. Written there.
+        self.announced_by: int | None = None
+        # Whether it was handed over, or is about to be. Written by its submitter; read by any.
+        self.handed_over = False
+        # Whether it has begun; and what its future was resolved with before its end, by other code
+        # than its own. Written on the loop's thread, or after the end of the loop.
+        self.begun = False
+        self.resolved_early: StreamMessage | None = None

@@ -1,6 +1,6 @@
 """Reports: telling the hooks of a bridge what happens to its runs.
 
-An event of a run without hooks costs one look-up of an attribute; one that no hook listens to,
+An event of a run without hooks costs one look-up of an attribute, and one that no hook listens to
 another. When a run ends, its hooks are removed from it. What breaks without that: its end is
 reported twice, or an event follows its end.
 """
@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 
-from rxlanggraph.bridge.observers import Event, Observers
+from rxlanggraph.bridge.observers import Event, Observed, Observers
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.loop_watch import Blockage
 from rxlanggraph.concurrency.user_code import raise_on_loop
@@ -51,50 +51,49 @@ def report_queued(run: Run, observers: Observers) -> None:
     Raises:
         KeyboardInterrupt, SystemExit: In the main thread, from a signal handler.
     """
-    run.observers = observers
-    if observers.started is not None:
-        run.arrived = run.clock.now()
+    arrived = 0.0 if observers.started is None else run.clock.now()
+    observed = run.observed = Observed(observers, arrived)
     if observers.queued is None:
         return
     # A hook that waits for the run, which cannot begin meanwhile, is told so.
-    run.announced_by = threading.get_ident()
+    observed.announced_by = threading.get_ident()
     try:
         event = RunQueued(run, run.message, run.options.name, time.time())
         interrupt = observers.queued.tell(event)
     finally:
-        run.announced_by = None
+        observed.announced_by = None
     if interrupt is not None:
         raise interrupt
 
 
-def report_started(run: Run, observers: Observers) -> None:
+def report_started(run: Run, observed: Observed) -> None:
     """Tell that ``run`` begins. On the loop, in the task of the run."""
-    run.begun = True
-    if observers.started is not None:
-        waited = run.since - run.arrived
+    observed.begun = True
+    if observed.by.started is not None:
+        waited = run.since - observed.arrived
         event = RunStarted(run, run.message, run.options.name, time.time(), waited)
-        _tell_on_loop(observers.started, event)
+        _tell_on_loop(observed.by.started, event)
 
 
-def report_chunk(run: Run, observers: Observers, chunk: StreamMessage) -> None:
+def report_chunk(run: Run, observed: Observed, chunk: StreamMessage) -> None:
     """Tell of a chunk. On the loop, in the task of the run."""
-    if observers.chunk is not None and not run.done():
+    if observed.by.chunk is not None and not run.done():
         attempt = max(1, run.attempts)
         event = ChunkEmitted(run, run.message, run.options.name, time.time(), chunk, attempt)
-        _tell_on_loop(observers.chunk, event)
+        _tell_on_loop(observed.by.chunk, event)
 
 
 def report_node(
     run: Run, node: str, status: NodeStatus, error: BaseException | None, duration: float
 ) -> None:
     """Tell of the end of a node. Where LangChain calls its callbacks."""
-    observers = run.observers
-    if observers is not None and observers.node is not None:
+    observed = run.observed
+    if observed is not None and observed.by.node is not None:
         name, attempt = run.options.name, max(1, run.attempts)
         event = NodeEnded(
             run, run.message, name, time.time(), node, status, error, duration, attempt
         )
-        _tell_on_loop(observers.node, event)
+        _tell_on_loop(observed.by.node, event)
 
 
 def report_end(run: Run, result: StreamMessage) -> BaseException | None:
@@ -108,8 +107,8 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
         An exception that a signal handler may have raised meanwhile.
     """
     with run.lock:
-        observers, run.observers = run.observers, None
-    if observers is None or observers.ended is None:
+        observed, run.observed = run.observed, None
+    if observed is None or observed.by.ended is None:
         return None
     if run.cancelled():
         if result.status != "cancelled":
@@ -118,12 +117,12 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
         # Dropped while the loop ended it for another reason, such as its time limit.
         result = run.unanswered("rejected", run.rejection)
     else:
-        result = run.resolved_early or run.result_nowait() or result
+        result = observed.resolved_early or run.result_nowait() or result
     duration, attempt = None, 0
-    if run.begun:
+    if observed.begun:
         duration, attempt = run.clock.now() - run.since, max(1, run.attempts)
     event = RunEnded(run, run.message, run.options.name, time.time(), result, duration, attempt)
-    return observers.ended.tell(event)
+    return observed.by.ended.tell(event)
 
 
 def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -> None:

@@ -28,7 +28,7 @@ from rxlanggraph.bridge.deadlocks import begin_wait, end_wait, waiting
 from rxlanggraph.bridge.graphs.call_arguments import PerMessage, given
 from rxlanggraph.bridge.graphs.configs import NamedThread, one_thread, threads_of
 from rxlanggraph.bridge.graphs.retention import Retention
-from rxlanggraph.bridge.observers import Observers
+from rxlanggraph.bridge.observers import Observed
 from rxlanggraph.bridge.task_waits import RunWait
 from rxlanggraph.bridge.time_limits import TimeLimit, TimeLimits, check_limits, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
@@ -271,19 +271,9 @@ class Run(SharedLockFuture[StreamMessage]):
     attempts = 0
     # Whether an earlier run has its lane. Written on the loop's thread; read by any.
     behind = False
-    # Of a run that hooks listen to: they, until they were told of its end. Written by its
-    # submitter; after the hand-over replaced, or removed, under the lock.
-    observers: Observers | None = None
-    # When its message arrived, by the clock of the bridge, if they are told how long it has waited;
-    # and the thread in which they are told of its arrival, meanwhile. Written there.
-    arrived = 0.0
-    announced_by: int | None = None
-    # Whether it was handed over, or is about to be. Written by its submitter; read by any thread.
-    handed_over = False
-    # Whether it has begun; and what its future was resolved with before its end, by other code than
-    # its own. Written on the loop's thread, or after the end of the loop.
-    begun = False
-    resolved_early: StreamMessage | None = None
+    # Of a run that hooks listen to, until they were told of its end. Written by its submitter, and
+    # removed under the lock.
+    observed: Observed | None = None
     # Where its graph is called at the moment, if that is another loop than that of its bridge.
     # Written on that loop; read by any thread. See `graph_loops`.
     away: _Away | None = None
@@ -413,7 +403,8 @@ class Run(SharedLockFuture[StreamMessage]):
             self.abandon(self.inbox.elsewhere)  # in flight when the parent forked
         run, running = current_run(), asyncio._get_running_loop()
         now = self.done() or (timeout is not None and timeout <= 0)
-        if self.announced_by is not None and self.announced_by == threading.get_ident() and not now:
+        observed = self.observed
+        if observed is not None and observed.announced_by == threading.get_ident() and not now:
             raise BlockingCallError(
                 f"waiting for {self.label} in on_queued would last forever, as the run is not "
                 "handed over before the hook returns; use on_ended"
@@ -571,7 +562,7 @@ class Run(SharedLockFuture[StreamMessage]):
         Returns:
             The outcome; and `settle_unobserved`, or None where `resolve` has more to do.
         """
-        unobserved = self._callbacks is None and self.observers is None
+        unobserved = self._callbacks is None and self.observed is None
         succeeded = result.status == "ok" or self.options.errors == "emit"
         settle = Run.settle_unobserved if unobserved and succeeded else None
         return self._counts_as(result.status), settle
