@@ -87,15 +87,13 @@ class Listeners:
                 if by not in extended:
                     others = tuple(each for each in by.listeners if each is not listener)
                     extended[by] = Observers((*others, listener))
-                if by.started is None:
+                if by.started is None:  # it was not noted when the message arrived
                     observed.arrived = now
                 observed.by = extended[by]
-                continue
-            late = Observed(alone, now)
-            late.handed_over, late.begun = True, run.task is not None
-            with self._inbox.lock:  # another thread may drop it, and tell of its end
-                if not run.done():
-                    run.observed = late
+            elif not run.done():
+                late = Observed(alone, now)
+                late.handed_over, late.begun = True, run.task is not None
+                run.observed = late
 
     def watch_loop(self, blocked_after: float) -> None:
         """Measure the lag of the loop while there are runs, and name what blocks it. Any thread.
