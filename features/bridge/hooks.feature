@@ -135,10 +135,24 @@ Feature: Hooks receive the events of runs, and cannot harm them
     Then 20 messages are streamed and answered without hooks
     And 20 messages are answered with hooks that override nothing
 
-  Scenario: A run without hooks has no more fields than before
+  Scenario: A run has the same fields with hooks and without, also if the bridge is given them late
     Given an open bridge on its own loop
     When a message is answered without hooks
-    Then no field for hooks is in the run itself
+    And hooks are added, and another one is answered
+    Then both runs have the same fields, and no longer refer to hooks
+
+  Scenario Outline: Hooks that are added for runs in flight are told no longer wait than there was, with <others> before
+    Given an open bridge on its own loop with max_concurrency=1
+    And <others> on it
+    When a message is in its node, one waits behind it, and hooks are added for both
+    And the gate opens, and both have ended
+    Then the added hooks heard "started, ended, ended", and no longer wait than since the message was sent
+
+    Examples:
+      | others                |
+      | no hooks              |
+      | hooks for ends alone  |
+      | hooks for every event |
 
   Scenario: A sync node, a subgraph and a failing node are reported with their paths and errors
     Given an open bridge on its own loop

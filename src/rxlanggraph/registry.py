@@ -261,11 +261,11 @@ class TaskRegistry:
         self,
         task: Trackable,
         outcome: Outcome | None,
-        resolve: Callable[[_T], object] | None = None,
+        resolve: Callable[[Any, _T], object] | None = None,
         result: _T | None = None,
-        settle: Callable[[_T], bool] | None = None,
+        settle: Callable[[Any, _T], bool] | None = None,
     ) -> bool:
-        """Remove ``task``, which has ended, and count it; then call ``resolve(result)``.
+        """Remove ``task``, which has ended, and count it; then call ``resolve(task, result)``.
 
         The registry is idle only after ``resolve`` returned, so that after a wait for idle the
         futures are done. Any thread; blocks as long as ``resolve`` does, without the lock.
@@ -274,8 +274,8 @@ class TaskRegistry:
             task: The future or task; one that is not tracked has no effect.
             outcome: How it is counted; None for a task that is removed unfinished.
             resolve: What is left to do before the registry may count as idle.
-            result: The argument of ``resolve``.
-            settle: Called first, under the lock, with ``result``: does all that ``resolve`` would,
+            result: The second argument of ``resolve``.
+            settle: Called first, under the lock, with the same: does all that ``resolve`` would,
                 if that calls no other code; otherwise nothing, and returns False.
 
         Returns:
@@ -289,14 +289,14 @@ class TaskRegistry:
             if self._sweeps:
                 for sweep in tuple(self._sweeps):
                     sweep.note(task, entry, outcome)
-            if settle is not None and settle(result):  # type: ignore[arg-type] # as below
+            if settle is not None and settle(task, result):  # type: ignore[arg-type] # as below
                 resolve = None
             if resolve is None and (self._entries or not self._idle_waiters):
                 return True
             self._leaving[task] = entry
         try:
             if resolve is not None:
-                resolve(result)  # type: ignore[arg-type] # None only where there is no resolve
+                resolve(task, result)  # type: ignore[arg-type] # None only where there is no resolve
         finally:
             self._gone(task)
         return True

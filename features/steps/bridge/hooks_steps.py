@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from time import monotonic
 from typing import Any
 
 import reactivex as rx
@@ -21,7 +22,7 @@ from reactivex import operators as ops
 
 from rxlanggraph import StreamMessage, TimeLimits, errors, hooks
 from rxlanggraph.bridge import callbacks, reports
-from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.watched import WatchedBridge
 from support.bridge.bridges import answer, failure_of, listen, on_loop, send
 from support.bridge.graphs import State, graph_of, one_node
 from support.bridge.hook_model import (
@@ -607,10 +608,64 @@ def step_a_message_is_answered_without_hooks(context: Context) -> None:
     _idle(context)
 
 
-@then("no field for hooks is in the run itself")
-def step_no_field_for_hooks_is_in_the_run_itself(context: Context) -> None:
-    assert "observed" in vars(Run)
-    assert "observed" not in vars(context.futures[0])
+@when("hooks are added, and another one is answered")
+def step_hooks_are_added_and_another_one_is_answered(context: Context) -> None:
+    context.bridge.add_hooks(Recorder())
+    send(context, "a graph with an async node", [0])
+    assert answer(context, 1).status == "ok"
+    _idle(context)
+
+
+@then("both runs have the same fields, and no longer refer to hooks")
+def step_both_runs_have_the_same_fields(context: Context) -> None:
+    without, with_hooks = map(vars, context.futures)
+    waited = {"_gates"}  # of a future that a thread has waited for
+    assert without.keys() - waited == with_hooks.keys() - waited, (without, with_hooks)
+    assert without["observed"] is with_hooks["observed"] is None
+
+
+class _Ends(hooks.Hooks):
+    def on_ended(self, event: hooks.RunEnded) -> None:
+        """Do nothing, but be told."""
+
+
+@given("{others} on it")
+def step_others_on_it(context: Context, others: str) -> None:
+    if others != "no hooks":
+        context.bridge.add_hooks(_Ends() if others == "hooks for ends alone" else Recorder())
+
+
+@when("a message is in its node, one waits behind it, and hooks are added for both")
+def step_a_message_is_in_its_node_one_waits_and_hooks_are_added(context: Context) -> None:
+    context.gate, reached = Gate(), threading.Event()
+
+    async def node(_: int) -> None:
+        reached.set()
+        await context.gate.wait_async()
+
+    bridge = context.bridge
+    context.sent_at = monotonic()
+    context.futures = [bridge.create_future_task(node, number) for number in range(2)]
+    assert reached.wait(LIMIT)
+    context.recorder = Recorder()
+    WatchedBridge(bridge._engine, bridge, None).add_hooks(context.recorder)
+    on_loop(context)
+
+
+@when("the gate opens, and both have ended")
+def step_the_gate_opens_and_both_have_ended(context: Context) -> None:
+    context.gate.open()
+    for future in context.futures:
+        future.result(LIMIT)
+    _idle(context)
+
+
+@then('the added hooks heard "{events}", and no longer wait than since the message was sent')
+def step_the_added_hooks_heard_and_no_longer_wait(context: Context, events: str) -> None:
+    heard = context.recorder.events.wait_for(3)
+    assert ", ".join(sorted(_words(heard), reverse=True)) == events, heard
+    (waited,) = (event.waited for event in heard if isinstance(event, hooks.RunStarted))
+    assert 0 <= waited <= monotonic() - context.sent_at, waited
 
 
 # -- nodes -------------------------------------------------------------------------------------

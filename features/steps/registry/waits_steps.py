@@ -125,9 +125,9 @@ def step_a_task_leaves_whose_future_takes_its_time_to_be_resolved(context: Conte
     registry._enter(task, "slow", None)
     context.seen = []
 
-    def resolve(result: object) -> None:
-        context.seen.append((len(registry), task in registry, registry.wait_idle(0)))
-        task.set_result(result)
+    def resolve(left: Future[Any], result: object) -> None:
+        context.seen.append((len(registry), left in registry, registry.wait_idle(0)))
+        left.set_result(result)
 
     assert registry.leave(task, "succeeded", resolve, None)
     assert not registry.leave(task, "failed")

@@ -54,7 +54,7 @@ class Known:
         self.withdrawn += 1
 
     def leave(self) -> None:
-        self.registry.leave(self.first, "failed", lambda _: self.first.cancel())
+        self.registry.leave(self.first, "failed", lambda *_: self.first.cancel())
 
     def end_all(self) -> None:
         self.registry._wait_begins(lambda: self.idle.append(True))

@@ -383,9 +383,9 @@ class Dispatcher:
     def _leave(self, run: Run, result: StreamMessage) -> None:
         """Remove ``run`` from the registry, and resolve its future if still pending."""
         outcome, settle = run.leaves_as(result)
-        resolve = run.resolve if run.observed is None else partial(_resolve_observed, run)
+        resolve = Run.resolve if run.observed is None else _resolve_observed
         if not self._registry.leave(run, outcome, resolve, result, settle):
-            resolve(result)  # it was discarded; its future is to resolve all the same
+            resolve(run, result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None
         if run.scope is not None:
             run.scope.run = None

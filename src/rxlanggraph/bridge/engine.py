@@ -343,9 +343,8 @@ class Engine:
         outcome: Outcome = "cancelled" if run.cancelled() else "dropped"
         self._let_go(run)
         try:
-            reject = partial(self._reject_with, run)
-            if not self.registry.leave(run, outcome, reject, result):
-                reject(result)
+            if not self.registry.leave(run, outcome, self._reject_with, result):
+                self._reject_with(run, result)
         finally:
             if seen:
                 self.inbox.post(run)

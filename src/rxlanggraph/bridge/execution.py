@@ -225,7 +225,7 @@ class Execution:
         message, options = run.message, run.options
         config, arguments = options.config, options.arguments
         observed = run.observed
-        if observed is not None and observed.by.node and not options.remote:
+        if observed is not None and observed.by.node is not None and not options.remote:
             config = _listened_to(run, config)
         if options.drains and self.may_drain(run):
             if self.draining:  # since its start

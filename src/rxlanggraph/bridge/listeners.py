@@ -78,7 +78,7 @@ class Listeners:
 
     def _add_to_runs(self, listener: Listener) -> None:
         """On the loop: only there, no run is between two looks at who observes it."""
-        alone = Observers((listener,))
+        alone, now = Observers((listener,)), self._inbox.clock.now()
         extended: dict[Observers, Observers] = {}  # many runs share theirs
         for run in self._registry.runs():
             observed = run.observed
@@ -87,9 +87,11 @@ class Listeners:
                 if by not in extended:
                     others = tuple(each for each in by.listeners if each is not listener)
                     extended[by] = Observers((*others, listener))
+                if by.started is None:  # it was not noted when the message arrived
+                    observed.arrived = now
                 observed.by = extended[by]
             elif not run.done():
-                late = Observed(alone, self._inbox.clock.now())
+                late = Observed(alone, now)
                 late.handed_over, late.begun = True, run.task is not None
                 run.observed = late
 

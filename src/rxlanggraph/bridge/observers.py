@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from rxlanggraph.concurrency.user_code import contain, is_interrupt
 from rxlanggraph.errors import InvalidTypeError
@@ -71,27 +70,19 @@ class Listener:
         own = getattr(self.hooks, method)
         return getattr(own, "__func__", own) is not getattr(Hooks, method)
 
-    def call(
-        self, method: str, hook: Callable[[Any], object], event: _Event
-    ) -> BaseException | None:
-        """Call ``hook``, and contain what it raises. Any thread; without any lock.
+    def contain(self, method: str, error: BaseException) -> BaseException | None:
+        """Contain what that hook has raised. Any thread; in the handler of the exception.
 
         Returns:
             An exception that a signal handler may have raised meanwhile; the caller raises it.
         """
-        if self.gone:
-            return None
-        try:
-            hook(event)
-        except BaseException as error:
-            mark = object()
-            if self._logged.setdefault((method, type(error)), mark) is mark:
-                return contain(
-                    error, _log, "%s of %s raised, which changes nothing and is logged once",
-                    method, type(self.hooks).__name__,
-                )  # fmt: skip
-            return error if is_interrupt(error) else None
-        return None
+        mark = object()
+        if self._logged.setdefault((method, type(error)), mark) is mark:
+            return contain(
+                error, _log, "%s of %s raised, which changes nothing and is logged once",
+                method, type(self.hooks).__name__,
+            )  # fmt: skip
+        return error if is_interrupt(error) else None
 
 
 class Event:
@@ -110,24 +101,27 @@ class Event:
             (each, getattr(each.hooks, method)) for each in listeners if each.hears(method)
         )
 
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self._hooks)
-
     def tell(self, event: _Event) -> BaseException | None:
-        """Call all of their hooks. Any thread; without any lock.
+        """Call all of their hooks, and contain what these raise. Any thread; without any lock.
 
         Returns:
-            As `Listener.call`.
+            As `Listener.contain`.
         """
         interrupt = None
         for listener, hook in self._hooks:
-            interrupt = listener.call(self._method, hook, event) or interrupt
+            if listener.gone:
+                continue
+            try:
+                hook(event)
+            except BaseException as error:
+                interrupt = listener.contain(self._method, error) or interrupt
         return interrupt
 
 
 class Observers:
     """The listeners to the runs of a bridge, by event. Immutable; replaced as a whole.
+
+    An event without listeners is None: nothing is made for it.
 
     Args:
         listeners: All of them.
@@ -138,8 +132,12 @@ class Observers:
     def __init__(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners = listeners
         self.queued, self.started, self.chunk, self.node, self.ended, self.blocked = (
-            Event(method, listeners) for method in _METHODS
+            _heard(method, listeners) for method in _METHODS
         )
+
+
+def _heard(method: str, listeners: tuple[Listener, ...]) -> Event | None:
+    return Event(method, listeners) if any(each.hears(method) for each in listeners) else None
 
 
 class Observed:
@@ -147,7 +145,8 @@ class Observed:
 
     Args:
         observers: Its listeners. Replaced as a whole, on the loop's thread.
-        arrived: When its message arrived, by the clock of the bridge. Never changed.
+        arrived: When its message arrived, by the clock of the bridge; 0 if none of its listeners is
+            told how long it has waited. Replaced with them.
     """
 
     __slots__ = ("announced_by", "arrived", "begun", "by", "handed_over", "resolved_early")

@@ -1,7 +1,8 @@
 """Reports: telling the hooks of a bridge what happens to its runs.
 
-An event of a run without hooks costs one look-up of an attribute. When a run ends, its hooks are
-removed from it. What breaks without that: its end is reported twice, or an event follows its end.
+An event of a run without hooks costs one look-up of an attribute, and one that no hook listens to
+another. When a run ends, its hooks are removed from it. What breaks without that: its end is
+reported twice, or an event follows its end.
 """
 
 from __future__ import annotations
@@ -50,8 +51,9 @@ def report_queued(run: Run, observers: Observers) -> None:
     Raises:
         KeyboardInterrupt, SystemExit: In the main thread, from a signal handler.
     """
-    observed = run.observed = Observed(observers, run.clock.now())
-    if not observers.queued:
+    arrived = 0.0 if observers.started is None else run.clock.now()
+    observed = run.observed = Observed(observers, arrived)
+    if observers.queued is None:
         return
     # A hook that waits for the run, which cannot begin meanwhile, is told so.
     observed.announced_by = threading.get_ident()
@@ -67,7 +69,7 @@ def report_queued(run: Run, observers: Observers) -> None:
 def report_started(run: Run, observed: Observed) -> None:
     """Tell that ``run`` begins. On the loop, in the task of the run."""
     observed.begun = True
-    if observed.by.started:
+    if observed.by.started is not None:
         waited = run.since - observed.arrived
         event = RunStarted(run, run.message, run.options.name, time.time(), waited)
         _tell_on_loop(observed.by.started, event)
@@ -75,7 +77,7 @@ def report_started(run: Run, observed: Observed) -> None:
 
 def report_chunk(run: Run, observed: Observed, chunk: StreamMessage) -> None:
     """Tell of a chunk. On the loop, in the task of the run."""
-    if observed.by.chunk and not run.done():
+    if observed.by.chunk is not None and not run.done():
         attempt = max(1, run.attempts)
         event = ChunkEmitted(run, run.message, run.options.name, time.time(), chunk, attempt)
         _tell_on_loop(observed.by.chunk, event)
@@ -86,7 +88,7 @@ def report_node(
 ) -> None:
     """Tell of the end of a node. Where LangChain calls its callbacks."""
     observed = run.observed
-    if observed is not None:
+    if observed is not None and observed.by.node is not None:
         name, attempt = run.options.name, max(1, run.attempts)
         event = NodeEnded(
             run, run.message, name, time.time(), node, status, error, duration, attempt
@@ -106,7 +108,7 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
     """
     with run.lock:
         observed, run.observed = run.observed, None
-    if observed is None or not observed.by.ended:
+    if observed is None or observed.by.ended is None:
         return None
     if run.cancelled():
         if result.status != "cancelled":
@@ -141,6 +143,6 @@ def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -
             "stack": blockage.stack,
         },
     )
-    if observers is not None and observers.blocked:
+    if observers is not None and observers.blocked is not None:
         event = LoopBlocked(name, time.time(), *blockage)
         observers.blocked.tell(event)

@@ -156,9 +156,6 @@ class Run(SharedLockFuture[StreamMessage]):
     attempts = 0
     # Whether an earlier run has its lane. Written on the loop's thread; read by any.
     behind = False
-    # Of a run that hooks listen to, until they were told of its end. Written by its submitter, and
-    # removed under the lock.
-    observed: Observed | None = None
     # Where its graph is called at the moment, if that is another loop than that of its bridge.
     # Written on that loop; read by any thread. See `graph_loops`.
     away: _Away | None = None
@@ -225,6 +222,10 @@ class Run(SharedLockFuture[StreamMessage]):
         self.parent: Run | None = None if parent is None or parent.done() else parent
         # A reference to this future keeps its bridge from being collected while the run is active.
         self.owner: object = owner
+        # Of a run that hooks listen to, until they were told of its end. Written by its submitter,
+        # and removed under the lock. Not in the class: most runs have it, or none, and CPython
+        # gives each that has a field which the first ones had not a dictionary of its own.
+        self.observed: Observed | None = None
         # Confined to the loop's thread, from its hand-over on:
         self.phase = Phase.NEW
         self.scope: RunScope | None = None  # from its start to its end
@@ -448,7 +449,7 @@ class Run(SharedLockFuture[StreamMessage]):
 
     def leaves_as(
         self, result: StreamMessage
-    ) -> tuple[Outcome, Callable[[StreamMessage], bool] | None]:
+    ) -> tuple[Outcome, Callable[[Run, StreamMessage], bool] | None]:
         """How the registry counts it, and what may resolve it in the registry's critical section.
 
         Returns:
@@ -456,7 +457,7 @@ class Run(SharedLockFuture[StreamMessage]):
         """
         unobserved = self._callbacks is None and self.observed is None
         succeeded = result.status == "ok" or self.options.errors == "emit"
-        settle = self.settle_unobserved if unobserved and succeeded else None
+        settle = Run.settle_unobserved if unobserved and succeeded else None
         return self._counts_as(result.status), settle
 
     def _counts_as(self, status: Status) -> Outcome:

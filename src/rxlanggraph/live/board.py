@@ -40,6 +40,7 @@ __all__ = ["Board", "NodeBoard"]
 
 # How much is kept. All are guesses: what fits on a page, and is a few megabytes at most.
 _RECENT = 1000
+_TOGETHER = 100  # ends that are counted at a time; more would be out of the caches by then
 _SLOWEST = 20
 _SLOWEST_SECONDS = 300.0
 _KINDS = 200
@@ -100,9 +101,9 @@ class Board(Hooks):
         self._resume_of = resume_of
         self._show_content = show_content
         self._numbers = itertools.count()  # so that no two entries of a heap are compared further
-        # What has ended since it was counted last, once a second at most: to do so for each run, in
-        # between its other code, takes twice the time. Single calls of a deque, by any thread;
-        # taken out under the lock.
+        # What has ended since it was counted last, which is done for many together: for each run,
+        # in between its other code, it takes twice the time. Single calls of a deque, by any
+        # thread; taken out under the lock.
         self._pending: deque[_Ended] = deque()
         # When that was. One reference, replaced as a whole, by any thread: two that count at the
         # same time each find a part.
@@ -133,19 +134,24 @@ class Board(Hooks):
         result, message, now = event.result, event.message, event.time
         if result is message:
             return
-        error, spans = result.error, self._spans
+        thread_id, error, spans = message.thread_id, result.error, self._spans
         self._pending.append(
             (
-                *(event.name, message.thread_id, message.id, result.status, now),
-                *(event.duration, event.attempt),
+                event.name,
+                thread_id,
+                message.id,
+                result.status,
+                now,
+                event.duration,
+                event.attempt,
                 None if error is None else self._failure(error),
                 tuple(spans.pop(event.future, ())) if spans else (),
             )
         )
-        if now - self._counted_at >= 1 or len(self._pending) >= _RECENT or now < self._counted_at:
+        if len(self._pending) >= _TOGETHER or not 0 <= now - self._counted_at < 1:
             self.count(now)
-        if message.thread_id is not None:
-            self._note_questions(event, message.thread_id)
+        if thread_id is not None:
+            self._note_questions(event, thread_id)
 
     def on_blocked(self, event: LoopBlocked) -> None:
         """Keep what has blocked the loop."""

@@ -120,6 +120,9 @@ class _Graph:
         self.waits = _Histogram()
         self.ended: dict[str, _Ended] = {}
 
+    def ended_as(self, status: str) -> _Ended:
+        return self.ended.get(status) or self.ended.setdefault(status, _Ended())
+
     def copy(self) -> GraphCounts:
         by_status = dict(self.ended)  # a signal handler may send a message meanwhile
         durations = {status: ended.durations.copy() for status, ended in by_status.items()}
@@ -158,15 +161,16 @@ class Counts:
         with self._lock:
             (self._graphs.get(name) or self._graph(name)).waits.add(waited)
 
-    def ended(self, name: str, status: str, duration: float | None, *, dropped: bool) -> None:
-        """Count a message that has ended; ``duration`` is None if it had not begun."""
+    def ended(self, name: str, status: str, duration: float) -> None:
+        """Count a message whose run has ended."""
+        with self._lock:
+            (self._graphs.get(name) or self._graph(name)).ended_as(status).durations.add(duration)
+
+    def never_began(self, name: str, status: str, *, dropped: bool) -> None:
+        """Count a message that has ended without a run."""
         with self._lock:
             graph = self._graphs.get(name) or self._graph(name)
-            ended = graph.ended.get(status) or graph.ended.setdefault(status, _Ended())
-            if duration is not None:
-                ended.durations.add(duration)
-                return
-            ended.unbegun += 1
+            graph.ended_as(status).unbegun += 1
             graph.dropped += dropped
 
     def claimed(self, queue: str, count: int) -> None:
@@ -263,7 +267,10 @@ class RunCounts(Hooks):
 
     def on_ended(self, event: RunEnded) -> None:
         """Count the run, and measure how long it took."""
-        result = event.result
+        name, result, duration = event.name, event.result, event.duration
+        if duration is not None:
+            self._counts.ended(name, result.status, duration)
+            return
         # A result that passes through was dropped in an earlier stage, and counted there.
         dropped = isinstance(result.error, RunDroppedError) and result is not event.message
-        self._counts.ended(event.name, result.status, event.duration, dropped=dropped)
+        self._counts.never_began(name, result.status, dropped=dropped)
