@@ -9,11 +9,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rxlanggraph.agent.conversation.memory import Memory
+from rxlanggraph.agent.observers import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.agent.run_lock import RunLock
 from rxlanggraph.agent.state_machine import AgentState, StateMachine
+from rxlanggraph.concurrency.waiters import Waiter
 from rxlanggraph.errors import AgentBusyError, AgentError, OutputEndedError
+from rxlanggraph.hooks import AgentEnded, Hooks
 from support.bridge.models import Model, together
+from support.concurrency.explored import aside
 from support.controls import naive_models
 
 __all__ = ["CONTROLS", "MODELS"]
@@ -53,6 +57,63 @@ def check_entering(guard: Any) -> None:
 
     together(on_a_loop(enter), on_a_loop(enter))
     assert set(entered) == {1}, f"{max(entered)} were in at once"
+
+
+def handing_over() -> None:
+    lock = RunLock(AgentBusyError)
+
+    async def take() -> list[Waiter]:
+        holder, following = Waiter(), Waiter()
+        assert lock._take(holder, wait=False)
+        lock._take(following, wait=True)
+        return [holder, following]
+
+    with aside():
+        holder, _ = asyncio.new_event_loop().run_until_complete(take())
+    check_handing_over(lock, lambda: lock._leave(holder))
+
+
+def naive_handing_over() -> None:
+    lock = naive_models.Passed("holder", "following")
+    check_handing_over(lock, lock.hand_over)
+
+
+def check_handing_over(lock: Any, hand_over: Callable[[], object]) -> None:
+    seen: list[bool] = []
+    together(hand_over, lambda: seen.extend(lock.held for _ in range(3)))
+    assert all(seen), "it was free for a moment"
+
+
+# -- hooks -----------------------------------------------------------------------------------------
+
+
+class Told(Hooks):
+    """Counts the ends that it is told of."""
+
+    count = 0
+
+    def on_agent_ended(self, event: AgentEnded) -> None:
+        self.count += 1
+
+
+def telling_of_the_end() -> None:
+    told, listeners = Told(), AgentListeners()
+    listeners.add(told)
+    observed = listeners.observed("model", None)
+    assert observed is not None
+    observed.started()
+    check_telling(observed, lambda: told.count)
+
+
+def naive_telling_of_the_end() -> None:
+    telling = naive_models.Telling()
+    check_telling(telling, lambda: telling.told)
+
+
+def check_telling(observed: Any, count: Callable[[], int]) -> None:
+    """By the run itself, as its loop was closed, and by the run that takes its place."""
+    together(*[lambda: observed.ended(None)] * 2)
+    assert count() == 1, f"told {count()} times"
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -223,6 +284,16 @@ def leftover_entering() -> None:
 
 
 MODELS: dict[str, Model] = {
+    "an agent's lock that is handed over": (
+        handing_over,
+        ("agent/run_lock", "concurrency/waiters"),
+        2,
+    ),
+    "the end of an agent's run, in two threads": (
+        telling_of_the_end,
+        ("agent/observers", "bridge/observers"),
+        2,
+    ),
     "two runs of an agent that enqueue": (entering, ("agent/run_lock", "concurrency/waiters"), 2),
     "a turn, a message and a look": (remembering, ("agent/conversation/memory",), 1),
     "two states that overlap": (overlapping, ("agent/state_machine",), 1),
@@ -239,6 +310,8 @@ MODELS: dict[str, Model] = {
     "entering a state late and the end of a run": (leftover_entering, ("agent/state_machine",), 1),
 }
 CONTROLS: dict[str, Model] = {
+    "a lock that is freed, then taken": (naive_handing_over, (), 1),
+    "a flag that says that it was told": (naive_telling_of_the_end, (), 1),
     "a guard that is looked at, then taken": (naive_entering, (), 2),
     "a turn that is written as it comes": (naive_remembering, (), 1),
     "a state that is saved and put back": (naive_overlapping, (), 2),

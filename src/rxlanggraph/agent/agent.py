@@ -537,9 +537,10 @@ class BaseAgent:
     async def _run(self, run: AgentRun, *, reset: bool) -> Any:
         if reset:
             self.reset()
-        if self._active_run is not None:  # its loop was closed in the middle of the run
-            _tell_end(self._active_run, asyncio.CancelledError())
-            self._end_run(self._active_run, succeeded=False)
+        before = self._active_run  # read once: the collector may be ending it
+        if before is not None:  # its loop was closed in the middle of the run
+            _tell_end(before, asyncio.CancelledError())
+            self._end_run(before, succeeded=False)
         self._active_run, run.persistence = self._prepared(run), self._persistence
         if self._listeners:
             thread_id = self._config(run)["configurable"]["thread_id"]

@@ -247,10 +247,9 @@ class Execution:
 
         A run that a node waits for cannot: its graph would fail.
         """
+        parent = run.parent  # read once: a submitter may take its run back
         return (
-            run.options.drains
-            and run.message.status == "ok"
-            and (run.parent is None or run.parent.done())
+            run.options.drains and run.message.status == "ok" and (parent is None or parent.done())
         )
 
     async def _undoable(self, run: Run) -> Any:

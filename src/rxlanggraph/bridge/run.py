@@ -32,7 +32,7 @@ from rxlanggraph.bridge.observers import Observed
 from rxlanggraph.bridge.task_waits import RunWait
 from rxlanggraph.bridge.time_limits import TimeLimit, TimeLimits, check_limits, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
-from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
+from rxlanggraph.concurrency.future import SharedLockFuture
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
@@ -364,8 +364,9 @@ class Run(SharedLockFuture[StreamMessage]):
         return cancelled
 
     def _cancel(self) -> tuple[bool, BaseException | None]:
-        if self.parent is not None and not self.done():
-            self.parent.child_cancelled = True  # before any waiter can see the cancellation
+        parent = self.parent  # read once: it is removed when this run has ended, in any thread
+        if parent is not None and not self.done():
+            parent.child_cancelled = True  # before any waiter can see the cancellation
         return super()._cancel()
 
     def __await__(self) -> Generator[Any, None, StreamMessage]:
@@ -571,10 +572,11 @@ class Run(SharedLockFuture[StreamMessage]):
         # As its future says, if that is already resolved.
         if self.interruption is not None:
             return "cancelled"
-        if self._progress is not PENDING:
+        if self.done():
             if self.cancelled():
                 return "cancelled"
-            status = "error" if self._result is None else self._result.status
+            known = self.result_nowait()
+            status = "error" if known is None else known.status
         if self.rejection is not None:
             return "dropped"
         return _COUNTS_AS[status]

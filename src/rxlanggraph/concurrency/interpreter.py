@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
-__all__ = ["gil_enabled"]
+__all__ = ["can_look_into", "gil_enabled"]
 
 
 def gil_enabled() -> bool:
@@ -14,3 +15,16 @@ def gil_enabled() -> bool:
     """
     enabled: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
     return enabled
+
+
+def can_look_into(loop: asyncio.AbstractEventLoop | None) -> bool:
+    """Whether this thread may look at the frames and contexts of what runs on ``loop``.
+
+    What breaks without it: where another thread executes them at the same time, they may be freed
+    while they are read, and the interpreter crashes (python/cpython issues 152355 and 155519). Any
+    thread; never blocks.
+
+    Args:
+        loop: The loop; None for the stack of any other thread.
+    """
+    return gil_enabled() or (loop is not None and asyncio._get_running_loop() is loop)

@@ -129,7 +129,7 @@ class RunCalls:
         # By the number of the run_id: the calls that wait, or are under way. Single calls of a
         # dict, by any thread. The run_id itself would never be gone.
         self._calls: dict[int, _Call] = {}
-        self._over = False  # only ever set
+        self._over = False  # only ever set, by any thread
 
     def enter(self) -> None:
         """Have calls of models in this context, and in copies of it, reported."""
@@ -143,7 +143,12 @@ class RunCalls:
 
     def _abandon(self) -> None:
         self._over = True
-        for call in list(self._calls.values()):  # one call of a built-in, without the GIL too
+        if self._limits is None:  # then no call waits
+            return
+        # By the lock, a call that arrives meanwhile is seen here, or sees the flag in `_prepare`.
+        with self._limits._lock:
+            calls = list(self._calls.values())  # one call of a built-in, without the GIL too
+        for call in calls:
             if call.limited is not None:
                 call.limited.gate.abandon(call.limited.ticket)
 
@@ -237,7 +242,8 @@ class RunCalls:
                 answer = next((each for each in answers if isinstance(each, int)), None)
             inner = batch > 1 or call.outer is not None
             ticket = Ticket(self._clock, wait, prompt, answer, inner=inner)
-            call.limited = _Limited(limits, gate, ticket)
+            with limits._lock:  # before the flag is read: see `_abandon`
+                call.limited = _Limited(limits, gate, ticket)
         if self._over:  # what its threads go on to do is of no use
             raise asyncio.CancelledError
         return call.limited
