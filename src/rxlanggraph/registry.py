@@ -78,8 +78,8 @@ class TaskInfo:
         waiting: Seconds that the run has waited to start, so far or until it did.
         attempt: Which attempt at its message is active, from 1; 0 before its start.
         node: The active node of its graph, as ``outer|inner`` in a subgraph; several nodes are
-            separated by commas. None between two nodes, and for targets without nodes; without the
-            GIL, also in all threads but that of the loop.
+            separated by commas. None between two nodes, and for targets without nodes; on
+            Python 3.13 without the GIL, also in all threads but that of the loop.
     """
 
     id: int

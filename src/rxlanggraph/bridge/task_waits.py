@@ -14,7 +14,6 @@ miss a deadlock than to refuse a wait that ends.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -47,8 +46,8 @@ class TaskWait:
     def is_over(self) -> bool:
         """Whether the run does not wait any more. Any thread; never blocks."""
         itself, task, future = self._run.task, self._task, self._future
-        if sys.version_info < (3, 14) and not interpreter.can_look_into(_loop_of(task, future)):
-            return False  # what it looks at may be freed meanwhile
+        if not interpreter.can_look_into(_loop_of(task, future)):
+            return False
         if itself is None or (task is not None and asyncio.current_task(task.get_loop()) is task):
             return False  # in the step in which the wait begins: what is to wait comes after that
         if future is not None:

@@ -18,13 +18,16 @@ def gil_enabled() -> bool:
 
 
 def can_look_into(loop: asyncio.AbstractEventLoop | None) -> bool:
-    """Whether this thread may look at the frames and contexts of what runs on ``loop``.
+    """Whether this thread may look at the frames, contexts and callbacks of what runs on ``loop``.
 
-    What breaks without it: where another thread executes them at the same time, they may be freed
-    while they are read, and the interpreter crashes (python/cpython issues 152355 and 155519). Any
-    thread; never blocks.
+    What breaks without it: Python 3.13 without the GIL frees them in one thread while another one
+    reads them, and crashes. Python 3.14 locks them: frames and asyncio's futures from its first
+    release on, contexts since August 2026 (python/cpython issues 152355 and 155519). Any thread;
+    never blocks.
 
     Args:
         loop: The loop; None for the stack of any other thread.
     """
-    return gil_enabled() or (loop is not None and asyncio._get_running_loop() is loop)
+    if sys.version_info >= (3, 14) or gil_enabled():
+        return True
+    return loop is not None and asyncio._get_running_loop() is loop

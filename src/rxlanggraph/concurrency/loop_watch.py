@@ -58,7 +58,7 @@ class Blockage(NamedTuple):
     where: str
     """The function that was called from the loop, or by what passes calls on; and its line.
 
-    Without the GIL, the task."""
+    On Python 3.13 without the GIL, the task."""
 
     seconds: float
     """How long it has done so."""

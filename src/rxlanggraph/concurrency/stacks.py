@@ -1,6 +1,6 @@
 """The current stacks of tasks and threads, as text: for the reports that name stuck runs.
 
-Without the GIL, only what runs on the loop of the calling thread has a stack here: see
+On Python 3.13 without the GIL, only what runs on the loop of the calling thread has one: see
 `can_look_into`.
 """
 
@@ -18,7 +18,7 @@ from rxlanggraph.concurrency import interpreter
 
 __all__ = ["UNREADABLE", "context_of", "format_frames", "format_task", "frame_of", "tasks_where"]
 
-UNREADABLE = "(without the GIL, the stack of another thread cannot be read)"
+UNREADABLE = "(Python 3.13 without the GIL cannot show the stacks of other threads)"
 
 
 def frame_of(ident: int | None) -> FrameType | None:
