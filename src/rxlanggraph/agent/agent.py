@@ -107,6 +107,7 @@ class BaseAgent:
         self.timeout = check_timeout(timeout)
         self.llm = llm
         self.graph = graph
+        # One reference, replaced as a whole, by any thread.
         self._memory = Memory() if memory is None else _checked(memory)
         # Set once by a pool, for which this is the agent of one thread; None without a pool.
         self._thread_id: str | None = None

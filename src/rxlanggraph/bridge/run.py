@@ -299,7 +299,8 @@ class Run(SharedLockFuture[StreamMessage]):
     # Of an answer that names no question: whether another run has used its thread since it was
     # given. Written under the lock, before that run's result can be seen; read at its start.
     overtaken = False
-    # Of a run with other limits than that of an attempt, confined to the loop: the timers by limit.
+    # Of a run with other limits than that of an attempt, confined to the loop, and after its end to
+    # what ends the run: the timers by limit.
     timers: dict[TimeLimit, asyncio.TimerHandle] | None = None
     # Ends an attempt that exceeds a limit for its chunks. Written at its start.
     overran: Callable[[Run, TimeLimit], None] | None = None
@@ -309,8 +310,9 @@ class Run(SharedLockFuture[StreamMessage]):
     # this one; and why it could not be made that for this one.
     rolled_back_for: Run | None = None
     obstacle: BaseException | None = None
-    # With lanes, on the loop's thread: the lease of its thread, from when it asks for that on; and
-    # that it was lost in the middle of the run. Read by the run's worker threads.
+    # With lanes, on the loop's thread: the lease of its thread, from when it asks for that on,
+    # which is removed under the lock, with the run of its scope; and that it was lost in the middle
+    # of the run. Read by the run's worker threads.
     lease: ThreadHold | None = None
     lane_lost: BaseException | None = None
 
@@ -332,14 +334,17 @@ class Run(SharedLockFuture[StreamMessage]):
         self.inbox = inbox  # that of its bridge
         # What it has to itself while it runs. In most messages, the thread.
         self.lane = options.lane if message.thread_id is None else message.thread_id
-        # The unfinished run in whose context this one was made. Until this one has ended.
+        # The unfinished run in whose context this one was made. Removed when this one has ended, by
+        # the thread that takes it out of the registry: others read it once.
         parent = current_run()
         self.parent: Run | None = None if parent is None or parent.done() else parent
         # A reference to this future keeps its bridge from being collected while the run is active.
         self.owner: object = owner
         # Confined to the loop's thread, from its hand-over on:
         self.phase = Phase.NEW
-        self.scope: RunScope | None = None  # from its start to its end
+        self.scope: RunScope | None = (
+            None  # from its start to its end, where it is removed likewise
+        )
         self.task: asyncio.Task[None] | None = None
         self.executor: Executor | None = None  # of its bridge, from its start on
         # Its making; from its start on, that.
