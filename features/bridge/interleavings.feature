@@ -42,6 +42,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | what                                    |
       | an agent's lock that is handed over     |
       | the end of an agent's run, in two threads |
+      | a run of an agent that is ended by the next |
       | two runs of an agent that enqueue       |
       | a turn, a message and a look            |
       | two states that overlap                 |
@@ -83,6 +84,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | the control                           | what is wrong                  |
       | a lock that is freed, then taken      | it was free for a moment       |
       | a flag that says that it was told     | told 2 times                   |
+      | a run that is compared, then ended    | the next run was ended         |
       | a guard that is looked at, then taken | 2 were in at once              |
       | a look at the end, then a put         | it is in the next run's output |
       | a turn that is written as it comes    | the turn was split             |

@@ -8,9 +8,11 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.observers import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue
+from rxlanggraph.agent.run import AgentRun
 from rxlanggraph.agent.run_lock import RunLock
 from rxlanggraph.agent.state_machine import AgentState, StateMachine
 from rxlanggraph.concurrency.waiters import Waiter
@@ -114,6 +116,41 @@ def check_telling(observed: Any, count: Callable[[], int]) -> None:
     """By the run itself, as its loop was closed, and by the run that takes its place."""
     together(*[lambda: observed.ended(None)] * 2)
     assert count() == 1, f"told {count()} times"
+
+
+class Putting(BaseAgent):
+    """An agent that puts out one item in each run."""
+
+    async def step(self) -> str:
+        self.output_queue.put_nowait("item")
+        return "answer"
+
+
+def taking_over() -> None:
+    """The collector ends a run whose loop was closed, while the next one begins."""
+    with aside():
+        agent = Putting("model")
+        before = AgentRun(agent, None)
+        agent._active.append(before)
+        before.number = agent.output_queue.begin()
+    answers: list[Any] = []
+
+    async def run() -> None:
+        answers.append(await agent._run(AgentRun(agent, None), reset=False))
+
+    together(lambda: agent._end_run(before, succeeded=False), on_a_loop(run))
+    assert answers == ["answer"], answers
+    assert not agent._active
+    assert before.over
+    assert agent.state is AgentState.IDLE, agent.state
+    assert repr(agent.output_queue) == "<OutputQueue: 1 items, run 2 ended>", agent.output_queue
+    assert not agent.output_queue._reservations._failed, "the next run was ended"
+
+
+def naive_taking_over() -> None:
+    runs = naive_models.Succeeded("before")
+    together(lambda: runs.end("before"), lambda: runs.begin("next"))
+    assert runs.active == "next" and not runs.ended, "the next run was ended"
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -289,6 +326,7 @@ MODELS: dict[str, Model] = {
         ("agent/run_lock", "concurrency/waiters"),
         2,
     ),
+    "a run of an agent that is ended by the next": (taking_over, ("agent/agent",), 1),
     "the end of an agent's run, in two threads": (
         telling_of_the_end,
         ("agent/observers", "bridge/observers"),
@@ -311,6 +349,7 @@ MODELS: dict[str, Model] = {
 }
 CONTROLS: dict[str, Model] = {
     "a lock that is freed, then taken": (naive_handing_over, (), 1),
+    "a run that is compared, then ended": (naive_taking_over, (), 1),
     "a flag that says that it was told": (naive_telling_of_the_end, (), 1),
     "a guard that is looked at, then taken": (naive_entering, (), 2),
     "a turn that is written as it comes": (naive_remembering, (), 1),

@@ -27,6 +27,7 @@ __all__ = [
     "Room",
     "SharingFuture",
     "Stateful",
+    "Succeeded",
     "Tasks",
     "Telling",
 ]
@@ -372,3 +373,22 @@ class Telling:
             return
         self._over = True
         self.told += 1
+
+
+class Succeeded:
+    """A run at a time, which is ended if it is still the active one, and the end of its output."""
+
+    def __init__(self, active: str) -> None:
+        self.active: str | None = active
+        self.ended = False
+
+    def end(self, run: str) -> None:
+        if self.active is run:
+            self.active = None
+            self.ended = True
+
+    def begin(self, run: str) -> None:
+        if self.active is not None:
+            self.end(self.active)
+        self.active = run
+        self.ended = False
