@@ -253,7 +253,9 @@ class TaskRegistry:
 
         Any thread; never blocks; neither cancels nor awaits the task.
         """
-        self._leave(task, _outcome_of(task) if task.done() else None)
+        done = task.done()
+        if task in self:  # by the lock, what a run was resolved with is visible here, too
+            self._leave(task, _outcome_of(task) if done else None)
 
     def _leave(
         self,
@@ -528,8 +530,9 @@ def info_of(task: Trackable, entry: Entry, now: float) -> TaskInfo:
 
 def _outcome_of(task: Trackable) -> Outcome:
     """The outcome of ``task``, which is done. Any thread; takes no lock."""
-    # A done future never changes, so its fields may be read without its lock. The public
-    # cancelled() and exception() take that lock once each: half the cost of the whole registry.
+    # A done future never changes, so its fields may be read without its lock: in the thread that has
+    # resolved it, or after a look that takes a lock, as done() of the standard library's does. The
+    # public cancelled() and exception() take it once each: half the cost of the whole registry.
     # Both kinds of future have had these two fields, with these values, since Python 3.2.
     if task._exception is not None:
         return "failed"

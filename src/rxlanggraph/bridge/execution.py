@@ -427,6 +427,7 @@ def _listened_to(run: Run, config: Config | None) -> Config:
 
 def enter_scope(run: Run) -> None:
     """Make the code of this context, and what it starts, part of ``run``. On the loop."""
-    scope = run.scope = RunScope()
+    scope = RunScope()
     scope.inbox, scope.run = run.inbox, run
+    run.scope = scope
     run_scope.set(scope)
