@@ -22,6 +22,14 @@ Feature: A callback that blocks the loop is named, and what that costs is measur
     When a message is sent on the loop itself, and its function blocks the loop at once
     Then 1 warning names the function "blocker", with its stack and a remedy
 
+  Scenario: On Python 3.13 without the GIL, the task that blocks the loop is named
+    Given a Python whose threads cannot look into each other
+    And an open bridge on its own loop with blocked_after=0.05
+    And hooks that write down what blocks the loop
+    When an async function blocks the loop until that is noticed, 2 times
+    Then 1 warning names the task "blocker", and says that its stack cannot be shown
+    And the hooks were told the same, in a thread of the watch
+
   Scenario: Of several that block the loop each is named
     Given an open bridge on its own loop with blocked_after=0.05
     When two subscribers block the loop until that is noticed, one after the other

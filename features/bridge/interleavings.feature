@@ -31,8 +31,18 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | submitting and closing the bridge       |
       | submitting and cleaning up the bridge   |
 
+    Examples: the end of a run
+      | what                                    |
+      | cancelling a run while it ends          |
+      | the end of a run in two threads         |
+      | saving while a lease is given back      |
+      | closing a reader that begins to wait    |
+
     Examples: agents
       | what                                    |
+      | an agent's lock that is handed over     |
+      | the end of an agent's run, in two threads |
+      | a run of an agent that is ended by the next |
       | two runs of an agent that enqueue       |
       | a turn, a message and a look            |
       | two states that overlap                 |
@@ -64,8 +74,17 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | run_coroutine_threadsafe and a stop        | deadlock                            |
       | cancelling what a set holds, then refusing | its future is never resolved        |
 
+    Examples: the end of a run
+      | the control                              | what is wrong                           |
+      | a parent that is looked at, then told    | AttributeError                          |
+      | a lease that is looked for, then checked | it was saved without a look at the lease |
+      | a reader that looks, then waits          | deadlock                                |
+
     Examples: agents
       | the control                           | what is wrong                  |
+      | a lock that is freed, then taken      | it was free for a moment       |
+      | a flag that says that it was told     | told 2 times                   |
+      | a run that is compared, then ended    | the next run was ended         |
       | a guard that is looked at, then taken | 2 were in at once              |
       | a look at the end, then a put         | it is in the next run's output |
       | a turn that is written as it comes    | the turn was split             |

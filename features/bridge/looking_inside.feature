@@ -104,3 +104,11 @@ Feature: What runs are doing can be seen, and chosen runs cancelled
     Given an open bridge on its own loop with max_concurrency=4
     When 4 threads send 200 messages each while 2 others take snapshots
     Then every snapshot was in order, and no run went back to an earlier state
+
+  Scenario: Python 3.13 without the GIL looks into no other thread: it might crash
+    Given a Python whose threads cannot look into each other
+    And an open bridge on its own loop
+    When a graph of one async node is at work
+    Then the snapshot tells the node None
+    And no frame of its thread is read for its stack, which names its task
+    And a snapshot that is taken on the loop tells the node "wait"

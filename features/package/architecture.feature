@@ -109,6 +109,17 @@ Feature: The package keeps to its map
   Scenario: A name that no longer exists is missed on the page of threads
     Then "SerializedObserver.put_nowhere" would be missed there
 
+  Scenario: Fields that threads share say who guards them
+    Then every field that a class for any thread replaces is explained where it is made, 60 or more
+
+  Scenario Outline: A field that threads share is missed where <what>
+    Then of a class for any thread, the field is missed where <what>
+
+    Examples:
+      | what                                 |
+      | it has no comment                    |
+      | only what is made after it has one   |
+
   Scenario: Every module has a docstring, and __all__
     Then every module has a docstring, and an __all__ of names that exist
 

@@ -78,7 +78,8 @@ class TaskInfo:
         waiting: Seconds that the run has waited to start, so far or until it did.
         attempt: Which attempt at its message is active, from 1; 0 before its start.
         node: The active node of its graph, as ``outer|inner`` in a subgraph; several nodes are
-            separated by commas. None between two nodes, and for targets without nodes.
+            separated by commas. None between two nodes, and for targets without nodes; on
+            Python 3.13 without the GIL, also in all threads but that of the loop.
     """
 
     id: int
@@ -255,7 +256,9 @@ class TaskRegistry:
         """
         if task not in self:
             return
-        self._leave(task, _outcome_of(task) if task.done() else None)
+        done = task.done()
+        if task in self:  # by the lock, what a run was resolved with is visible here, too
+            self._leave(task, _outcome_of(task) if done else None)
 
     def _leave(
         self,
@@ -534,8 +537,9 @@ def info_of(task: Trackable, entry: Entry, now: float) -> TaskInfo:
 
 def _outcome_of(task: Trackable) -> Outcome:
     """The outcome of ``task``, which is done. Any thread; takes no lock."""
-    # A done future never changes, so its fields may be read without its lock. The public
-    # cancelled() and exception() take that lock once each: half the cost of the whole registry.
+    # A done future never changes, so its fields may be read without its lock: in the thread that
+    # has resolved it, or after a look that takes a lock, as done() of the standard library's does.
+    # The public cancelled() and exception() take it once each: half the cost of the whole registry.
     # Both kinds of future have had these two fields, with these values, since Python 3.2.
     if task._exception is not None:
         return "failed"

@@ -14,6 +14,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge, errors, hooks
+from rxlanggraph.concurrency.stacks import UNREADABLE
 from support.bridge.bridges import answer, listen, send
 from support.bridge.graphs import one_node
 from support.concurrency.waiting import LIMIT, Gate, Log
@@ -161,6 +162,17 @@ def step_1_warning_names_the_function_with_its_stack_and_a_remedy(context: Conte
     assert "_wait_until" in text, text  # of the stack
     assert "asyncio.to_thread" in text
     assert context.bridge.name in text
+
+
+@then('1 warning names the task "blocker", and says that its stack cannot be shown')
+def step_1_warning_names_the_task_and_says_that_its_stack_cannot_be_shown(
+    context: Context,
+) -> None:
+    (record,) = context.log
+    first, *others = record.getMessage().splitlines()
+    assert " by the task " in first and "blocker'" in first, first
+    assert others == [UNREADABLE], others
+    assert not context.frames_read, context.frames_read
 
 
 @then("the hooks were told the same, in a thread of the watch")

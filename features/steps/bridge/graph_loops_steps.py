@@ -46,6 +46,7 @@ WAY_OF_ONE = ContextVar("way", default=-1)
 
 def open_loops(context: Context, loops: int, **options: Any) -> RxPyLangGraphBridge:
     patch(context, interpreter, "gil_enabled", lambda: False)
+    patch(context, interpreter, "can_look_into", lambda _: True)  # as there is one, or 3.14
     bridge = RxPyLangGraphBridge(loops=loops, **options)
     context.add_cleanup(bridge.close, 0)
     return bridge

@@ -12,10 +12,12 @@ def step_every_interleaving_of_what_is_tried(context: Context, what: str) -> Non
         context.scenario.skip("interleave-test needs the sys.monitoring of Python 3.12")
         return
     from support.agent import models_agent
-    from support.bridge import models
+    from support.bridge import models, models_of_ends
     from support.concurrency.explored import search
 
-    searched = models.MODELS | models.CONTROLS | models_agent.MODELS | models_agent.CONTROLS
+    searched: dict[str, models.Model] = {}
+    for each in (models, models_of_ends, models_agent):
+        searched |= each.MODELS | each.CONTROLS
     model, modules, preemptions = searched[what]
     context.verdict = search(model, modules, preemptions=preemptions)
 

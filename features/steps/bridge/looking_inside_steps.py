@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import threading
 from typing import Any
 
 import tenacity
-from behave import then, when
+from behave import given, then, when
 from behave.runner import Context
 from langgraph.graph import END, START, StateGraph
 
 from rxlanggraph import TimeLimits, errors
 from rxlanggraph.bridge import run_info
+from rxlanggraph.concurrency import interpreter
+from rxlanggraph.concurrency.stacks import UNREADABLE
 from rxlanggraph.registry import TaskInfo
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import answer, arguments, on_loop, send
@@ -192,6 +196,38 @@ def step_its_error_names_the_node(context: Context, node: str) -> None:
 def step_the_snapshot_tells_the_node(context: Context, node: str) -> None:
     (info,) = _snapshot(context)
     assert info.node == (None if node == "None" else node.strip('"')), info
+
+
+@given("a Python whose threads cannot look into each other")
+def step_a_python_whose_threads_cannot_look_into_each_other(context: Context) -> None:
+    def can_look_into(loop: asyncio.AbstractEventLoop | None) -> bool:
+        return loop is not None and asyncio._get_running_loop() is loop
+
+    patch(context, interpreter, "can_look_into", can_look_into)
+    context.frames_read = []
+
+    def current_frames() -> dict[int, Any]:
+        context.frames_read.append(threading.current_thread().name)
+        return {}
+
+    patch(context, sys, "_current_frames", current_frames)
+
+
+@then("no frame of its thread is read for its stack, which names its task")
+def step_no_frame_of_its_thread_is_read_for_its_stack(context: Context) -> None:
+    (run,) = context.futures
+    stack = context.bridge._engine.stack(run)
+    assert stack == f"the task {run.task.get_name()!r} {UNREADABLE}", stack
+    assert not context.frames_read, context.frames_read
+
+
+@then('a snapshot that is taken on the loop tells the node "wait"')
+def step_a_snapshot_that_is_taken_on_the_loop_tells_the_node(context: Context) -> None:
+    async def look(_: object) -> Any:
+        return [info.node for info in context.bridge.registry.snapshot()]
+
+    nodes = context.bridge.create_future_task(look, None).result(LIMIT).content
+    assert nodes == ["wait", None], nodes
 
 
 @when("a graph fails 2 times, is retried, and is at work again")

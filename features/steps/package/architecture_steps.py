@@ -23,6 +23,7 @@ from rxlanggraph import RxLangGraphError, RxPyLangGraphBridge, TaskRegistry, err
 from rxlanggraph.agent import BaseAgent
 from support.cli.command import ROOT, run_python
 from support.cli.imports import SOURCE, imported_names, layers, modules, offences, package_imports
+from support.concurrency.shared_fields import shared_fields
 
 # -- imports ---------------------------------------------------------------------------------------
 
@@ -290,6 +291,41 @@ def step_every_name_on_the_page_of_threads_is_one_in_the_code(context: Context, 
 def step_name_would_be_missed_there(context: Context, name: str) -> None:
     _, unknown = unknown_names(f"| `{name}` | locked |", names_in_code())
     assert unknown == {name.rpartition(".")[2]}, unknown
+
+
+@then(
+    "every field that a class for any thread replaces is explained where it is made, "
+    "{count:d} or more"
+)
+def step_every_field_that_a_class_for_any_thread_replaces_is_explained(
+    context: Context, count: int
+) -> None:
+    found = [field for path in SOURCE.rglob("*.py") for field in shared_fields(path.read_text())]
+    assert len(found) >= count, len(found)
+    assert [name for name, explained in found if not explained] == []
+
+
+_MADE = {
+    "it has no comment": "self._count = 0",
+    "only what is made after it has one": "self._count = 0; self._other = 0  # guarded",
+}
+
+
+@then("of a class for any thread, the field is missed where {what}")
+def step_of_a_class_for_any_thread_the_field_is_missed_where(context: Context, what: str) -> None:
+    made = _MADE[what].replace("; ", "\n        ")
+    code = f'''class Counter:
+    """Counts. Any thread."""
+
+    def __init__(self) -> None:
+        {made}
+
+    def count(self) -> None:
+        self._count += 1
+'''
+    assert list(shared_fields(code)) == [("Counter._count", False)]
+    commented = code.replace("self._count = 0", "self._count = 0  # guarded by the lock")
+    assert list(shared_fields(commented)) == [("Counter._count", True)]
 
 
 @then("every module has a docstring, and an __all__ of names that exist")

@@ -8,12 +8,18 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.conversation.memory import Memory
+from rxlanggraph.agent.observers import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue
+from rxlanggraph.agent.run import AgentRun
 from rxlanggraph.agent.run_lock import RunLock
 from rxlanggraph.agent.state_machine import AgentState, StateMachine
+from rxlanggraph.concurrency.waiters import Waiter
 from rxlanggraph.errors import AgentBusyError, AgentError, OutputEndedError
+from rxlanggraph.hooks import AgentEnded, Hooks
 from support.bridge.models import Model, together
+from support.concurrency.explored import aside
 from support.controls import naive_models
 
 __all__ = ["CONTROLS", "MODELS"]
@@ -53,6 +59,98 @@ def check_entering(guard: Any) -> None:
 
     together(on_a_loop(enter), on_a_loop(enter))
     assert set(entered) == {1}, f"{max(entered)} were in at once"
+
+
+def handing_over() -> None:
+    lock = RunLock(AgentBusyError)
+
+    async def take() -> list[Waiter]:
+        holder, following = Waiter(), Waiter()
+        assert lock._take(holder, wait=False)
+        lock._take(following, wait=True)
+        return [holder, following]
+
+    with aside():
+        holder, _ = asyncio.new_event_loop().run_until_complete(take())
+    check_handing_over(lock, lambda: lock._leave(holder))
+
+
+def naive_handing_over() -> None:
+    lock = naive_models.Passed("holder", "following")
+    check_handing_over(lock, lock.hand_over)
+
+
+def check_handing_over(lock: Any, hand_over: Callable[[], object]) -> None:
+    seen: list[bool] = []
+    together(hand_over, lambda: seen.extend(lock.held for _ in range(3)))
+    assert all(seen), "it was free for a moment"
+
+
+# -- hooks -----------------------------------------------------------------------------------------
+
+
+class Told(Hooks):
+    """Counts the ends that it is told of."""
+
+    count = 0
+
+    def on_agent_ended(self, event: AgentEnded) -> None:
+        self.count += 1
+
+
+def telling_of_the_end() -> None:
+    told, listeners = Told(), AgentListeners()
+    listeners.add(told)
+    observed = listeners.observed("model", None)
+    assert observed is not None
+    observed.started()
+    check_telling(observed, lambda: told.count)
+
+
+def naive_telling_of_the_end() -> None:
+    telling = naive_models.Telling()
+    check_telling(telling, lambda: telling.told)
+
+
+def check_telling(observed: Any, count: Callable[[], int]) -> None:
+    """By the run itself, as its loop was closed, and by the run that takes its place."""
+    together(*[lambda: observed.ended(None)] * 2)
+    assert count() == 1, f"told {count()} times"
+
+
+class Putting(BaseAgent):
+    """An agent that puts out one item in each run."""
+
+    async def step(self) -> str:
+        self.output_queue.put_nowait("item")
+        return "answer"
+
+
+def taking_over() -> None:
+    """The collector ends a run whose loop was closed, while the next one begins."""
+    with aside():
+        agent = Putting("model")
+        before = AgentRun(agent, None)
+        agent._active.append(before)
+        before.number = agent.output_queue.begin()
+    answers: list[Any] = []
+
+    async def run() -> None:
+        answers.append(await agent._run(AgentRun(agent, None), reset=False))
+
+    together(lambda: agent._end_run(before, succeeded=False), on_a_loop(run))
+    assert answers == ["answer"], answers
+    assert not agent._active
+    assert before.over
+    assert agent.state is AgentState.IDLE, agent.state
+    assert repr(agent.output_queue) == "<OutputQueue: 1 items, run 2 ended>", agent.output_queue
+    assert not agent.output_queue._reservations._failed, "the next run was ended"
+
+
+def naive_taking_over() -> None:
+    runs = naive_models.Succeeded("before")
+    together(lambda: runs.end("before"), lambda: runs.begin("next"))
+    assert runs.active == "next" and not runs.ended, "the next run was ended"
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -223,6 +321,17 @@ def leftover_entering() -> None:
 
 
 MODELS: dict[str, Model] = {
+    "an agent's lock that is handed over": (
+        handing_over,
+        ("agent/run_lock", "concurrency/waiters"),
+        2,
+    ),
+    "a run of an agent that is ended by the next": (taking_over, ("agent/agent",), 1),
+    "the end of an agent's run, in two threads": (
+        telling_of_the_end,
+        ("agent/observers", "bridge/observers"),
+        2,
+    ),
     "two runs of an agent that enqueue": (entering, ("agent/run_lock", "concurrency/waiters"), 2),
     "a turn, a message and a look": (remembering, ("agent/conversation/memory",), 1),
     "two states that overlap": (overlapping, ("agent/state_machine",), 1),
@@ -239,6 +348,9 @@ MODELS: dict[str, Model] = {
     "entering a state late and the end of a run": (leftover_entering, ("agent/state_machine",), 1),
 }
 CONTROLS: dict[str, Model] = {
+    "a lock that is freed, then taken": (naive_handing_over, (), 1),
+    "a run that is compared, then ended": (naive_taking_over, (), 1),
+    "a flag that says that it was told": (naive_telling_of_the_end, (), 1),
     "a guard that is looked at, then taken": (naive_entering, (), 2),
     "a turn that is written as it comes": (naive_remembering, (), 1),
     "a state that is saved and put back": (naive_overlapping, (), 2),

@@ -11,18 +11,25 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 __all__ = [
+    "Child",
     "Conversation",
     "Droppable",
+    "Fenced",
     "Gate",
     "Guard",
     "Handover",
+    "Held",
     "Job",
     "Outcome",
     "Output",
+    "Passed",
+    "Reader",
     "Room",
     "SharingFuture",
     "Stateful",
+    "Succeeded",
     "Tasks",
+    "Telling",
 ]
 
 
@@ -265,3 +272,123 @@ class Output:
             self._waiting = loop, future
             await future
         return self._items.popleft()
+
+
+class Child:
+    """A run that tells its parent of its cancellation, and forgets it at its end."""
+
+    def __init__(self) -> None:
+        self.parent: Droppable | None = Droppable()
+
+    def cancel(self) -> None:
+        if self.parent is not None:
+            self.parent.dropped = True
+
+    def end(self) -> None:
+        self.parent = None
+
+
+class Held:
+    """A lease that is held, and whether it was looked at."""
+
+    lost = False
+
+    def __init__(self) -> None:
+        self.looked_at = False
+
+    def check(self) -> None:
+        self.looked_at = True
+
+    def holds_back(self, callback: Callable[[], object]) -> bool:
+        return False
+
+
+class Fenced:
+    """A run and its lease, which its end removes one after the other."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.lease: Held | None = Held()
+
+    def may_save(self) -> bool:
+        if self.ended:
+            return False
+        lease = self.lease
+        if lease is not None:
+            lease.check()
+        return True
+
+    def end(self) -> None:
+        self.ended = True
+        self.lease = None
+
+
+class Reader:
+    """Looks whether it is closed, and then waits to be woken."""
+
+    def __init__(self) -> None:
+        self._closed = False
+        self._waiting: tuple[Any, asyncio.Future[None]] | None = None
+
+    async def __anext__(self) -> None:
+        if self._closed:
+            raise StopAsyncIteration
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._waiting = loop, future
+        await future
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._waiting is not None:
+            loop, future = self._waiting
+            loop.call_soon_threadsafe(future.set_result, None)
+
+
+class Passed:
+    """A lock that is free for a moment when it is handed over."""
+
+    def __init__(self, holder: str, following: str) -> None:
+        self._holder: str | None = holder
+        self._following = following
+
+    def hand_over(self) -> None:
+        self._holder = None
+        self._holder = self._following
+
+    @property
+    def held(self) -> bool:
+        return self._holder is not None
+
+
+class Telling:
+    """Tells of an end, and notes that it was told."""
+
+    def __init__(self) -> None:
+        self.told = 0
+        self._over = False
+
+    def ended(self, error: BaseException | None) -> None:
+        if self._over:
+            return
+        self._over = True
+        self.told += 1
+
+
+class Succeeded:
+    """A run at a time, which is ended if it is still the active one, and the end of its output."""
+
+    def __init__(self, active: str) -> None:
+        self.active: str | None = active
+        self.ended = False
+
+    def end(self, run: str) -> None:
+        if self.active is run:
+            self.active = None
+            self.ended = True
+
+    def begin(self, run: str) -> None:
+        if self.active is not None:
+            self.end(self.active)
+        self.active = run
+        self.ended = False

@@ -104,6 +104,7 @@ class BaseAgent:
         self.timeout = check_timeout(timeout)
         self.llm = llm
         self.graph = graph
+        # One reference, replaced as a whole, by any thread.
         self._memory = Memory() if memory is None else _checked(memory)
         # Set once by a pool, for which this is the agent of one thread (`internal.bind_thread`).
         self._thread_id: str | None = None
@@ -117,7 +118,9 @@ class BaseAgent:
         self._states = StateMachine(name)
         self._run_lock = RunLock(self._busy_error)
         self._listeners = AgentListeners()
-        self._active_run: AgentRun | None = None  # owned by that run
+        # The active run, if there is one: single calls of a list. The call that removes it ends it:
+        # of a run whose loop was closed, its own, in the collector, or one of the next run.
+        self._active: list[AgentRun] = []
 
     def __repr__(self) -> str:
         """Name the agent and its state."""
@@ -460,7 +463,7 @@ class BaseAgent:
     @property
     def request(self) -> Any:
         """The request of the run that this code is part of, else of the active run, else None."""
-        run = current_run(self) or self._active_run
+        run = current_run(self) or next(iter(self._active.copy()), None)
         return None if run is None else run.request
 
     async def process_mcp_message(
@@ -532,13 +535,14 @@ class BaseAgent:
     async def _run(self, run: AgentRun, *, reset: bool) -> Any:
         if reset:
             self.reset()
-        if self._active_run is not None:  # its loop was closed in the middle of the run
-            _tell_end(self._active_run, asyncio.CancelledError())
-            self._end_run(self._active_run, succeeded=False)
-        self._active_run, run.persistence = self._prepared(run), self._persistence
+        for before in self._active.copy():  # its loop was closed in the middle of the run
+            _tell_end(before, asyncio.CancelledError())
+            self._end_run(before, succeeded=False)
+        self._active.append(self._prepared(run))
+        run.persistence = self._persistence
         if self._listeners:
             run.observed = self._listeners.observed(self.name, run.thread_id)
-        self.output_queue.begin()
+        run.number = self.output_queue.begin()
         succeeded = False
         try:
             with self._states.context(AgentState.RUNNING, run):
@@ -547,20 +551,22 @@ class BaseAgent:
             succeeded = True
             return answer
         finally:
-            if self._active_run is run:  # otherwise another run has ended it, as its loop is closed
-                self._end_run(run, succeeded=succeeded)
+            self._end_run(run, succeeded=succeeded)
 
     def _end_run(self, run: AgentRun, *, succeeded: bool) -> None:
-        """Mark ``run`` as over, and end its states and its output."""
+        """Mark ``run`` as over, and end its states and its output; unless that was done."""
+        try:
+            self._active.remove(run)
+        except ValueError:
+            return
         run.over = True
-        self._active_run = None
         self._states.abandon(run)  # blocks of tasks that have not ended, and perhaps never will
         if succeeded:
-            self.output_queue.end()
+            self.output_queue.end(run.number)
             if run.persistence is not None:
                 run.persistence.committed()
         else:
-            self.output_queue.abort()
+            self.output_queue.abort(run.number)
 
     def _prepared(self, run: AgentRun) -> AgentRun:
         conversation = run.conversation = current_conversation()

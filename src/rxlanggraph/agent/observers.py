@@ -47,19 +47,20 @@ class ObservedRun:
         thread_id: The conversation; None if it has no name.
     """
 
-    __slots__ = ("_agent", "_by", "_over", "_since", "_thread_id")
+    __slots__ = ("_agent", "_begun", "_by", "_thread_id")
 
     def __init__(self, observers: _Observers, agent: str, thread_id: str | None) -> None:
         self._by = observers
         self._agent = agent
         self._thread_id = thread_id
-        self._since: float | None = None
-        self._over = False  # only ever set
+        # The time of its start, from then on until its end was told: taken out by a single pop, so
+        # that of two threads one tells.
+        self._begun: list[float] = []
 
     def started(self) -> Context:
         """Tell of the start of the run. In its task; returns the context for its work."""
         context = copy_context()
-        self._since = time.perf_counter()
+        self._begun.append(time.perf_counter())
         event = AgentStarted(self, self._agent, self._thread_id, time.time())
         _raise(context.run(self._by.started.tell, event))
         return context
@@ -73,10 +74,11 @@ class ObservedRun:
         Args:
             error: What the run has raised; None if it has an answer.
         """
-        if self._since is None or self._over:
+        try:
+            since = self._begun.pop()
+        except IndexError:
             return
-        self._over = True
-        now, duration = time.time(), time.perf_counter() - self._since
+        now, duration = time.time(), time.perf_counter() - since
         event = AgentEnded(
             self, self._agent, self._thread_id, now, _status_of(error), error, duration
         )

@@ -94,6 +94,7 @@ class AgentRun:
         "conversation",
         "memory",
         "modes",
+        "number",
         "observed",
         "outer",
         "output",
@@ -130,6 +131,7 @@ class AgentRun:
         self.memory: Memory | None = None
         self.persistence: RunPersistence | None = None
         self.observed: ObservedRun | None = None  # likewise: what tells hooks of it
+        self.number: int | None = None  # likewise: that of the run of the agent's queue
         # Set once, by the run itself, or by the run that replaces it; read by any thread.
         self.over = False
         self.task: asyncio.Task[Any] | None = None  # owned by `supervise`

@@ -50,7 +50,8 @@ class RunLock:
     @property
     def held(self) -> bool:
         """Whether a run is active, or about to be. Any thread; never blocks."""
-        return self._holder is not None
+        with self._lock:  # while it is handed over, there is no holder for a moment
+            return self._holder is not None
 
     @asynccontextmanager
     async def entered(self, on_busy: BusyPolicy) -> AsyncIterator[None]:

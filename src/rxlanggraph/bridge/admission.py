@@ -197,7 +197,8 @@ class AdmissionLimiter:
         self._low = self._limit - burst
         self._waits_for_woken = _GIL and burst >= _BURST
         # The gate of a submitter that was just woken, and is to be waited for. Written under the
-        # lock; removed on the loop.
+        # lock; removed on the loop, without it: a gate that is lost there is not waited for, which
+        # does no harm.
         self._woken: _ThreadGate | None = None
         # The lock of the bridge: guards the six below.
         self._lock = lock

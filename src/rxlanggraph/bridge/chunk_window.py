@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Literal, Self
 
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
@@ -46,7 +46,7 @@ class ChunkWindow:
         self._result: StreamMessage | None = None
         self._readers: list[Waiter] = []  # those that wait for something new
         self._run: Waiter | None = None  # the run, if it waits for room
-        # One reference, replaced as a whole by any thread.
+        # One reference, replaced as a whole by any thread; read without the lock.
         self._loop: asyncio.AbstractEventLoop | None = asyncio._get_running_loop()
 
     @property
@@ -57,7 +57,9 @@ class ChunkWindow:
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
         """Where the reader that holds the run up was last seen. See `ChunkSink.loop`."""
-        return None if self._taken is None else self._loop
+        with self._lock:
+            holds_up = self._taken is not None
+        return self._loop if holds_up else None
 
     def see_reader(self) -> None:
         """Note the loop of the reader that holds the run up. On that loop; never blocks."""
@@ -132,12 +134,17 @@ class ChunkWindow:
         if waiting is not None:
             waiting.wake_threadsafe()
 
-    async def wait(self, sequence: int) -> None:
-        """Wait until there is something to read at ``sequence``. Any loop; can be cancelled."""
+    async def wait(self, sequence: int, is_closed: Callable[[], bool]) -> None:
+        """Wait until there is something to read at ``sequence``. Any loop; can be cancelled.
+
+        Args:
+            sequence: The number of a chunk.
+            is_closed: Whether there is no need to wait; `wake_readers` comes after a change.
+        """
         waiter = Waiter()
         waiter.prepare()
         with self._lock:
-            if sequence < self._count or self._result is not None:
+            if sequence < self._count or self._result is not None or is_closed():
                 return
             self._readers.append(waiter)
         try:
@@ -202,6 +209,7 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
         self._sequence = sequence
         self._errors = errors
         self._owns_run = owns_run  # may become False, in any thread
+        # Only ever set, by any thread; one that waits reads it under the lock of the window.
         self._done = False
 
     @property
@@ -254,14 +262,17 @@ class ChunkReader(AsyncClosingContext, AsyncIterator[StreamMessage]):
             raise WrongProcessError(*elsewhere.args)
         waiting = current_run()
         if waiting is None:
-            await self._window.wait(self._sequence)
+            await self._window.wait(self._sequence, self._is_done)
             return
         wait = RunWait(waiting, self._run)
         begin_wait(waiting, wait)
         try:
-            await self._window.wait(self._sequence)
+            await self._window.wait(self._sequence, self._is_done)
         finally:
             end_wait(waiting, wait)
+
+    def _is_done(self) -> bool:
+        return self._done
 
     def detach(self) -> None:
         """Leave the run to itself: it neither waits for this stream any more, nor ends with it.

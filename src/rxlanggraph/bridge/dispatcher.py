@@ -370,8 +370,9 @@ class Dispatcher:
             self._admission.release(run)
         if self._answers.waiting:
             self._answers.forget(run)
-        if run.timers:
-            for timer in run.timers.values():
+        timers = run.timers  # read once, as below: two threads may end a run whose loop is gone
+        if timers:
+            for timer in timers.values():
                 timer.cancel()
             run.timers = run.overran = None  # they refer to the run
         lease = run.lease
@@ -387,11 +388,14 @@ class Dispatcher:
         if not self._registry.leave(run, outcome, resolve, result, settle):
             resolve(run, result)  # it was discarded; its future is to resolve all the same
         run.owner = run.parent = None
-        if run.scope is not None:
-            run.scope.run = None
-            run.scope = None
+        scope = run.scope
         if run.lease is not None:
-            run.lease = None
+            with run.lock:  # in one step for what checks the lease: see `fenced_saver`
+                run.lease = None
+                if scope is not None:
+                    scope.run = None
+        if scope is not None:
+            run.scope = scope.run = None
 
 
 def _resolve_observed(run: Run, result: StreamMessage) -> None:

@@ -98,7 +98,8 @@ class Engine:
     ) -> None:
         # The one lock of a bridge, shared by all its parts: a leaf, held for a few assignments at a
         # time. There is only one, so that a waiting thread knows what to release (see
-        # lock_released); it is an RLock by invariant 5. Guards _started here.
+        # lock_released); it is an RLock by invariant 5. Guards _started here, which is only ever
+        # set; where it is read without the lock, nothing else counts as visible by that.
         self.lock = fork_safe_rlock()
         self.max_concurrency = max_concurrency
         self.clock = clock
@@ -414,9 +415,11 @@ class Engine:
             self._start()
         if not self.host.owned:
             self.host.check()
-        if self.inbox.loop is None:
+        with self.lock:  # it was written before `_started`, which was read without the lock
+            loop = self.inbox.loop
+        if loop is None:
             raise self.why_closed()
-        return self.inbox.loop
+        return loop
 
     def why_closed(self) -> BridgeClosedError | LoopUnavailableError:
         """Make the error of what comes too late. Any thread; never blocks."""

@@ -251,10 +251,9 @@ class Execution:
 
         A run that a node waits for cannot: its graph would fail.
         """
+        parent = run.parent  # read once: a submitter may take its run back
         return (
-            run.options.drains
-            and run.message.status == "ok"
-            and (run.parent is None or run.parent.done())
+            run.options.drains and run.message.status == "ok" and (parent is None or parent.done())
         )
 
     async def _undoable(self, run: Run) -> Any:
@@ -433,6 +432,7 @@ def _listened_to(run: Run, config: Config | None) -> Config:
 
 def enter_scope(run: Run) -> None:
     """Make the code of this context, and what it starts, part of ``run``. On the loop."""
-    scope = run.scope = RunScope()
+    scope = RunScope()
     scope.inbox, scope.run = run.inbox, run
+    run.scope = scope
     run_scope.set(scope)

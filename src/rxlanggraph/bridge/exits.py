@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
+from rxlanggraph.concurrency.forking import fork_safe_rlock
+
 __all__ = ["add", "discard"]
 
 # Seconds that the runs of all bridges, and then their loops, get to end. A guess: about as long as
@@ -36,7 +38,9 @@ class _Engine(Protocol):
         """Wait until that is done, at most ``timeout`` seconds."""
 
 
-# Any thread, and finalizers, change it in one call of a built-in set; the exit reads a copy.
+# A leaf; an RLock, as finalizers discard too. Guards the set, and the order of what `atexit` calls:
+# on Python 3.13 without the GIL, two threads that register at once would damage its list.
+_lock = fork_safe_rlock()
 _open: set[_Engine] = set()
 
 
@@ -46,19 +50,22 @@ def add(engine: _Engine) -> None:
     Before what was registered with `atexit` until now. Two threads may register the handler twice:
     the second call then finds nothing to do.
     """
-    _open.add(engine)
-    atexit.unregister(_exit)
-    atexit.register(_exit)
+    with _lock:
+        _open.add(engine)
+        atexit.unregister(_exit)
+        atexit.register(_exit)
 
 
 def discard(engine: _Engine) -> None:
     """Leave ``engine`` alone: it has ended, or is another process's. Any thread; never blocks."""
-    _open.discard(engine)
+    with _lock:
+        _open.discard(engine)
 
 
 def _exit() -> None:
     """Cancel what is in flight on all bridges, and give it a moment."""
-    engines = tuple(_open)
+    with _lock:
+        engines = list(_open)  # one call of a built-in, unlike tuple(): a finalizer may enter
     _call(engine.begin_exit for engine in engines)
     _wait(engine.wait_idle for engine in engines)
     _call(engine.stop_loop for engine in engines)

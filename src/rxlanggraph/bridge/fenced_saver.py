@@ -128,13 +128,17 @@ class RunFence:
         if scope is None:
             return
         run = scope.run
-        if run is None:
-            raise LaneLostError(
-                "a run has ended and given back the lease of its thread, so what it left behind "
-                "saves nothing more; await it in the run"
-            )
-        if run.lease is not None:
-            run.lease.check()
+        if run is not None:
+            with run.lock:  # the end of the run removes both in one step
+                has_ended, lease = scope.run is None, run.lease
+            if not has_ended:
+                if lease is not None:
+                    lease.check()
+                return
+        raise LaneLostError(
+            "a run has ended and given back the lease of its thread, so what it left behind saves "
+            "nothing more; await it in the run"
+        )
 
     async def check_async(self) -> None:
         """As `check`."""

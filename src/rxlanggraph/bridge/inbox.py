@@ -74,7 +74,8 @@ class LoopInbox:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._registry = registry
         self._lost = lost
-        # The lock of the bridge: guards the three below, and the fields of every run's future.
+        # The lock of the bridge: guards the three below, and the fields of every run's future. The
+        # drain takes runs out of the queue without it, each in a single call.
         self.lock = lock
         self._queue: deque[Run] = deque()
         # The drain that is due or at work: while there is one, no other need be sent.

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Awaitable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any
+from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
@@ -44,8 +44,10 @@ class Pace:
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        # Whether a chunk waits; whether the run is over, and has failed. Worker threads read them.
-        self._held = self._over = self._failed = False
+        # Whether a chunk waits; and how the run has ended, once it has: written on the loop, one
+        # reference each, and read by worker threads.
+        self._held = False
+        self._ended: Literal["well", "failed"] | None = None
         self._of_thread = _OfThread()
         self._ahead = 0
         self._waiting: list[Waiter] = []
@@ -67,7 +69,7 @@ class Pace:
 
     def end(self, *, failed: bool) -> None:
         """Hold no node any more; of a run that ``failed``, end what is at work in threads."""
-        self._over, self._failed = True, failed
+        self._ended = "failed" if failed else "well"
         self._release()
 
     def _release(self) -> None:
@@ -78,7 +80,7 @@ class Pace:
 
     async def keep(self) -> None:
         """Wait while a chunk waits. In a task of the run; other loops are not held up."""
-        if self._over or asyncio.get_running_loop() is not self.loop:
+        if self._ended is not None or asyncio.get_running_loop() is not self.loop:
             return
         self._ahead += 1
         if self._ahead < _AHEAD and not self._held:
@@ -103,11 +105,11 @@ class Pace:
                 be cancelled otherwise, and what it does is of no use.
         """
         self._block()
-        if self._failed:
+        if self._ended == "failed":
             raise asyncio.CancelledError
 
     def _block(self) -> None:
-        if self._over or not self.loop.is_running():
+        if self._ended is not None or not self.loop.is_running():
             return
         self._of_thread.ahead += 1
         if self._of_thread.ahead < _AHEAD and not self._held:

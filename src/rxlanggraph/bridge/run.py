@@ -26,7 +26,7 @@ from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
 from rxlanggraph.bridge.task_waits import RunWait
 from rxlanggraph.bridge.time_limits import TimeLimit, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
-from rxlanggraph.concurrency.future import PENDING, SharedLockFuture
+from rxlanggraph.concurrency.future import SharedLockFuture
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
@@ -184,7 +184,8 @@ class Run(SharedLockFuture[StreamMessage]):
     # Of an answer that names no question: whether another run has used its thread since it was
     # given. Written under the lock, before that run's result can be seen; read at its start.
     overtaken = False
-    # Of a run with other limits than that of an attempt, confined to the loop: the timers by limit.
+    # Of a run with other limits than that of an attempt, confined to the loop, and after its end to
+    # what ends the run: the timers by limit.
     timers: dict[TimeLimit, asyncio.TimerHandle] | None = None
     # Ends an attempt that exceeds a limit for its chunks. Written at its start.
     overran: Callable[[Run, TimeLimit], None] | None = None
@@ -194,8 +195,9 @@ class Run(SharedLockFuture[StreamMessage]):
     # this one; and why it could not be made that for this one.
     rolled_back_for: Run | None = None
     obstacle: BaseException | None = None
-    # With lanes, on the loop's thread: the lease of its thread, from when it asks for that on; and
-    # that it was lost in the middle of the run. Read by the run's worker threads.
+    # With lanes, on the loop's thread: the lease of its thread, from when it asks for that on,
+    # which is removed under the lock, with the run of its scope; and that it was lost in the middle
+    # of the run. Read by the run's worker threads.
     lease: ThreadHold | None = None
     lane_lost: BaseException | None = None
 
@@ -217,7 +219,8 @@ class Run(SharedLockFuture[StreamMessage]):
         self.inbox = inbox  # that of its bridge
         # What it has to itself while it runs. In most messages, the thread.
         self.lane = options.lane if message.thread_id is None else message.thread_id
-        # The unfinished run in whose context this one was made. Until this one has ended.
+        # The unfinished run in whose context this one was made. Removed when this one has ended, by
+        # the thread that takes it out of the registry: others read it once.
         parent = current_run()
         self.parent: Run | None = None if parent is None or parent.done() else parent
         # A reference to this future keeps its bridge from being collected while the run is active.
@@ -228,7 +231,9 @@ class Run(SharedLockFuture[StreamMessage]):
         self.observed: Observed | None = None
         # Confined to the loop's thread, from its hand-over on:
         self.phase = Phase.NEW
-        self.scope: RunScope | None = None  # from its start to its end
+        self.scope: RunScope | None = (
+            None  # from its start to its end, where it is removed likewise
+        )
         self.task: asyncio.Task[None] | None = None
         self.executor: Executor | None = None  # of its bridge, from its start on
         # Its making; from its start on, that.
@@ -253,8 +258,9 @@ class Run(SharedLockFuture[StreamMessage]):
         return cancelled
 
     def _cancel(self) -> tuple[bool, BaseException | None]:
-        if self.parent is not None and not self.done():
-            self.parent.child_cancelled = True  # before any waiter can see the cancellation
+        parent = self.parent  # read once: it is removed when this run has ended, in any thread
+        if parent is not None and not self.done():
+            parent.child_cancelled = True  # before any waiter can see the cancellation
         return super()._cancel()
 
     def __await__(self) -> Generator[Any, None, StreamMessage]:
@@ -464,10 +470,11 @@ class Run(SharedLockFuture[StreamMessage]):
         # As its future says, if that is already resolved.
         if self.interruption is not None:
             return "cancelled"
-        if self._progress is not PENDING:
+        if self.done():
             if self.cancelled():
                 return "cancelled"
-            status = "error" if self._result is None else self._result.status
+            known = self.result_nowait()
+            status = "error" if known is None else known.status
         if self.rejection is not None:
             return "dropped"
         return _COUNTS_AS[status]

@@ -14,6 +14,7 @@ from contextvars import Context, ContextVar
 from typing import Any, TypeAlias
 
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
+from rxlanggraph.concurrency import interpreter
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.registry import Entry, TaskInfo, TaskState
 
@@ -120,6 +121,8 @@ def _configs(loop: _Loop | None) -> dict[RunScope | None, list[_Config]]:
     """Find the configs of the tasks of ``loop``, by the scope of the run that a task belongs to."""
     module = sys.modules.get("langchain_core.runnables.config")
     if module is None or loop is None:  # no graph has been imported, or none is called
+        return {}
+    if not interpreter.can_look_into(loop):
         return {}
     try:
         tasks = asyncio.all_tasks(loop)

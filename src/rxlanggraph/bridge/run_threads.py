@@ -20,7 +20,6 @@ application has made it.
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -32,6 +31,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 
 from rxlanggraph.bridge.run import Phase, Run, current_run
 from rxlanggraph.concurrency.forking import fork_safe_rlock
+from rxlanggraph.concurrency.stacks import frame_of
 from rxlanggraph.concurrency.threads import lock_released, start_detached
 from rxlanggraph.errors import InvalidTypeError
 
@@ -209,8 +209,7 @@ class RunThreads(Executor):
         with self._lock:
             share = self._shares.get(run)
             idents = () if share is None else tuple(share.executing.values())
-        current = sys._current_frames()
-        return [current[ident] for ident in idents if ident in current]
+        return [frame for ident in idents if (frame := frame_of(ident)) is not None]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let the threads end as soon as they are idle; ``wait`` for those that are idle now.

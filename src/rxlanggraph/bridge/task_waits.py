@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from rxlanggraph.bridge.deadlocks import Waiter
+from rxlanggraph.concurrency import interpreter
 
 __all__ = ["RunWait", "TaskWait"]
 
@@ -45,11 +46,20 @@ class TaskWait:
     def is_over(self) -> bool:
         """Whether the run does not wait any more. Any thread; never blocks."""
         itself, task, future = self._run.task, self._task, self._future
+        if not interpreter.can_look_into(_loop_of(task, future)):
+            return False
         if itself is None or (task is not None and asyncio.current_task(task.get_loop()) is task):
             return False  # in the step in which the wait begins: what is to wait comes after that
         if future is not None:
             return not _is_waited_for(_without_own(future), itself)
         return task is not None and task is not itself and not _is_waited_for(_of(task), itself)
+
+
+def _loop_of(
+    task: asyncio.Task[Any] | None, future: asyncio.Future[Any] | None
+) -> asyncio.AbstractEventLoop | None:
+    awaited = task if future is None else future
+    return None if awaited is None else awaited.get_loop()
 
 
 class RunWait(TaskWait):

@@ -104,8 +104,9 @@ class SharedLockFuture(Future[_T]):
         callbacks: The first done-callbacks. May be shared by many futures: it is only read.
     """
 
-    # All fields are guarded by the lock; _progress is also read without it: one reference, which
-    # only advances, and is written last. What most futures never need is in the class alone.
+    # All fields are guarded by the lock. _progress, one reference that only advances, is also read
+    # without it where nothing else is read: what was written before it need not be visible there.
+    # What most futures never need is in the class alone.
     _exception: BaseException | None = None
     _gates: list[Gate] | None = None
     _waiting: _WaiterState | None = None
@@ -253,7 +254,7 @@ class SharedLockFuture(Future[_T]):
             CancelledError: It was cancelled.
             BaseException: The exception that it was resolved with.
         """
-        if self._progress is not _FINISHED:
+        if self._settled() is not _FINISHED:
             self._wait(timeout)
         try:
             if self._exception is not None:
@@ -272,13 +273,13 @@ class SharedLockFuture(Future[_T]):
             TimeoutError: Not done in time.
             CancelledError: It was cancelled.
         """
-        if self._progress is not _FINISHED:
+        if self._settled() is not _FINISHED:
             self._wait(timeout)
         return self._exception
 
     def result_nowait(self) -> _T | None:
         """Return the result if there is one, otherwise None. Any thread; never blocks."""
-        return self._result if self._progress is _FINISHED else None
+        return self._result if self._settled() is _FINISHED else None
 
     def set_running_or_notify_cancel(self) -> bool:
         """Refuse: only the bridge resolves its futures, as an executor does."""
@@ -292,21 +293,25 @@ class SharedLockFuture(Future[_T]):
         """Refuse, as `set_running_or_notify_cancel` does."""
         raise UsageError(_NOT_YOURS.format(self))
 
+    def _settled(self) -> str:
+        """Return the progress; by the lock, what goes with it is visible in this thread too."""
+        with self._lock:
+            return self._progress
+
     def _wait(self, timeout: float | None) -> None:
-        if self._progress is PENDING:
-            gate = self._new_gate()
-            with self._lock:
-                pending = self._progress is PENDING
-                if pending:
-                    self._gates = [*(self._gates or ()), gate]
+        gate = self._new_gate()
+        with self._lock:
+            pending = self._progress is PENDING
             if pending:
-                try:
-                    with lock_released(self._lock):
-                        gate.acquire(timeout=-1 if timeout is None else max(timeout, 0))
-                finally:
-                    with self._lock:
-                        self._gates = [other for other in self._gates or () if other is not gate]
-        progress = self._progress
+                self._gates = [*(self._gates or ()), gate]
+        if pending:
+            try:
+                with lock_released(self._lock):
+                    gate.acquire(timeout=-1 if timeout is None else max(timeout, 0))
+            finally:
+                with self._lock:
+                    self._gates = [other for other in self._gates or () if other is not gate]
+        progress = self._settled()
         if progress is PENDING:
             raise TimeoutError
         if progress is not _FINISHED:
@@ -358,8 +363,7 @@ class SharedLockFuture(Future[_T]):
 
     def _get_snapshot(self) -> tuple[bool, bool, _T | None, BaseException | None]:
         # asyncio reads this, from Python 3.14 on.
-        with self._lock:
-            progress = self._progress
+        progress = self._settled()
         if progress is _FINISHED:
             return True, False, self._result, self._exception
         return progress is not PENDING, progress is not PENDING, None, None

@@ -13,7 +13,6 @@ Standard library only.
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,8 +21,9 @@ from time import monotonic
 from types import FrameType
 from typing import NamedTuple
 
+from rxlanggraph.concurrency import interpreter
 from rxlanggraph.concurrency.forking import fork_safe_rlock
-from rxlanggraph.concurrency.stacks import format_frames
+from rxlanggraph.concurrency.stacks import UNREADABLE, format_frames, frame_of
 from rxlanggraph.concurrency.threads import start_detached
 
 __all__ = ["Blockage", "LoopWatch"]
@@ -56,7 +56,9 @@ class Blockage(NamedTuple):
     """What blocks a loop."""
 
     where: str
-    """The function that was called from the loop, or by what passes calls on; and its line."""
+    """The function that was called from the loop, or by what passes calls on; and its line.
+
+    On Python 3.13 without the GIL, the task."""
 
     seconds: float
     """How long it has done so."""
@@ -94,7 +96,8 @@ class LoopWatch:
         self._is_busy = is_busy
         self._on_blocked = on_blocked
         # A leaf, with an RLock: a signal handler may enter in the loop's thread. Guards the rest,
-        # but for `awake` that is read without it, where it may be out of date in no harmful way.
+        # but that `wake` reads `_awake` without it: what is busy has become so under another lock,
+        # which `is_busy` takes after `_awake` was set to False. So one of the two sees the other.
         self._changed = threading.Condition(fork_safe_rlock())
         self._awake = False
         self._stopping = False
@@ -209,8 +212,12 @@ class LoopWatch:
             self._changed.notify_all()
 
     def _name_what_blocks(self) -> None:
-        ident, posted = self._thread_id(), self._posted
-        frame = None if ident is None else sys._current_frames().get(ident)
+        ident = self._thread_id()
+        with self._changed:
+            posted = self._posted
+        frame = frame_of(ident)
+        if posted is not None and not interpreter.can_look_into(None):
+            self._name_task(posted)
         if frame is None or posted is None:
             return
         blocking = _blocking(frame)
@@ -225,6 +232,19 @@ class LoopWatch:
         stack = format_frames([frame])
         del frame, blocking  # they would keep what they refer to alive
         self._on_blocked(Blockage(where, monotonic() - posted, stack))
+
+    def _name_task(self, posted: float) -> None:
+        """Name the task that blocks the loop, where its stack cannot be read.
+
+        Not a callback that is not a task's: it would look like a loop that gets no processor.
+        """
+        loop = self._loop()
+        task = None if loop is None else asyncio.current_task(loop)
+        where = "" if task is None else f"the task {task.get_name()!r}"
+        del task
+        if where and (where, "") not in self._named and len(self._named) < _NAMED:
+            self._named.add((where, ""))
+            self._on_blocked(Blockage(where, monotonic() - posted, UNREADABLE))
 
 
 def _blocking(innermost: FrameType) -> FrameType | None:

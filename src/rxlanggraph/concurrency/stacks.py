@@ -1,4 +1,8 @@
-"""The current stacks of tasks and threads, as text: for the reports that name stuck runs."""
+"""The current stacks of tasks and threads, as text: for the reports that name stuck runs.
+
+On Python 3.13 without the GIL, only what runs on the loop of the calling thread has one: see
+`can_look_into`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,21 @@ from contextvars import Context, ContextVar
 from types import FrameType
 from typing import Any
 
-__all__ = ["context_of", "format_frames", "format_task", "tasks_where"]
+from rxlanggraph.concurrency import interpreter
+
+__all__ = ["UNREADABLE", "context_of", "format_frames", "format_task", "frame_of", "tasks_where"]
+
+UNREADABLE = "(Python 3.13 without the GIL cannot show the stacks of other threads)"
+
+
+def frame_of(ident: int | None) -> FrameType | None:
+    """Return the innermost frame of a thread; None if there is none, or it cannot be read.
+
+    Any thread; never blocks.
+    """
+    if ident is None or not interpreter.can_look_into(None):
+        return None
+    return sys._current_frames().get(ident)
 
 
 def format_frames(frames: list[FrameType]) -> str:
@@ -28,6 +46,8 @@ def format_task(task: asyncio.Task[Any], loop_thread: int | None) -> str:
         task: The task of a run.
         loop_thread: Ident of the loop's thread, whose stack shows a task that is executing.
     """
+    if not interpreter.can_look_into(task.get_loop()):
+        return f"the task {task.get_name()!r} {UNREADABLE}"
     lines: list[str] = []
     awaited: Any = task.get_coro()
     while awaited is not None:
@@ -37,7 +57,7 @@ def format_task(task: asyncio.Task[Any], loop_thread: int | None) -> str:
             lines += traceback.format_list(traceback.extract_stack(frame, limit=1))
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
     if loop_thread is not None and asyncio.current_task(task.get_loop()) is task:
-        executing = sys._current_frames().get(loop_thread)
+        executing = frame_of(loop_thread)
         if executing is not None:
             return format_frames([executing])
     return "".join(lines).rstrip()
@@ -51,6 +71,8 @@ def tasks_where(
     Any thread; never blocks. A task inherits the context of the task that created it, so this finds
     all tasks of a run, however deeply nested: LangGraph runs each node in a task of its own.
     """
+    if not interpreter.can_look_into(loop):
+        return []
     tasks = asyncio.all_tasks(loop)
     return [task for task in tasks if context_of(task).get(variable) is value]
 

@@ -154,7 +154,7 @@ class WorkerPool:
         # The latest graph, and what stands for it. Any thread: one reference, replaced as a whole.
         self._latest: tuple[Any, RemoteGraph | RemoteFunction] | None = None
         self._disconnected: dict[str, Future[None]] = {}  # filled by a single setdefault
-        # Of the process that has started workers: written on the loop.
+        # Of the process that has started workers: written on the loop; read by any thread.
         self._pid: int | None = None
         # Confined to the loop, from here on.
         self._keys = 0

@@ -34,6 +34,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.tracers.context import register_configure_hook
 
 from rxlanggraph.concurrency.clock import Clock
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.limits.gate import ModelLimit, Refusal, Ticket
 from rxlanggraph.limits.limiter import ModelCall, ticket_for
 from rxlanggraph.limits.signals import (
@@ -166,10 +167,11 @@ class RunCalls:
         self._is_inside = is_inside
         self._message = message
         self._clock = clock
+        self._lock = fork_safe_rlock()  # a leaf: orders the end of the run and its calls
         # By the number of the run_id: the calls that wait, or are under way. Single calls of a
         # dict, by any thread. The run_id itself would never be gone.
         self._calls: dict[int, _Call] = {}
-        self._over = False  # only ever set
+        self._over = False  # only ever set, by any thread
 
     def enter(self) -> None:
         """Have calls of models in this context, and in copies of it, reported."""
@@ -184,7 +186,10 @@ class RunCalls:
     def abandon(self) -> None:
         """Let no further call go, and none wait: its result is of no use. Any thread."""
         self._over = True
-        for call in list(self._calls.values()):  # one call of a built-in, without the GIL too
+        # By the lock, a call that arrives meanwhile is seen here, or sees the flag in `_prepare`.
+        with self._lock:
+            calls = list(self._calls.values())  # one call of a built-in, without the GIL too
+        for call in calls:
             if call.limited is not None:
                 call.limited.gate.abandon(call.limited.ticket)
 
@@ -274,7 +279,8 @@ class RunCalls:
             ticket = ticket_for(
                 described, gate.limit, limits.count_tokens, self._clock, wait, inner=inner
             )
-            call.limited = _Limited(limits, gate, ticket)
+            with self._lock:  # before the flag is read: see `abandon`
+                call.limited = _Limited(limits, gate, ticket)
         if self._over:  # what its threads go on to do is of no use
             raise asyncio.CancelledError
         return call.limited

@@ -161,7 +161,7 @@ class Feeds:
         """Have all streams end, and those that begin later. Any thread; never blocks."""
         with self._lock:
             self._over = reason
-            feeds = [(loop, feed) for loop, feed in self._feeds.items()]
+            feeds = list(self._feeds.copy().items())  # as finalizers of clients may enter
         for loop, feed in feeds:
             with contextlib.suppress(RuntimeError):  # its loop is closed
                 loop.call_soon_threadsafe(feed.end, reason)

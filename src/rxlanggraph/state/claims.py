@@ -72,6 +72,7 @@ class Claim:
         self.worker = worker
         self.token = task.token
         self._client = client
+        # How it has ended. Written once, on the loop; shown in any thread.
         self._end: str | None = None
         self._heartbeat = Heartbeat(client, self, lease, began)
 

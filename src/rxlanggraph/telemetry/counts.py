@@ -145,7 +145,8 @@ class Counts:
     """The numbers. Any thread; never blocks for longer than a few additions take."""
 
     def __init__(self) -> None:
-        # A leaf; an RLock like all locks that a bridge may call into. Guards all that is below.
+        # A leaf; an RLock like all locks that a bridge may call into. Guards all that is below, but
+        # for `label_of`: one look-up, of what never changes.
         self._lock = fork_safe_rlock()
         self._graphs: dict[str, _Graph] = {}  # by name
         self._claims: dict[str, int] = {}

@@ -28,6 +28,7 @@ from contextlib import ExitStack
 from contextvars import ContextVar
 from typing import Any
 
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.user_code import contain
 from rxlanggraph.hooks import (
     AgentEnded,
@@ -148,6 +149,9 @@ class RunTraces(Hooks):
         self._within: ContextVar[_Spans | None] = ContextVar("rxlanggraph_run", default=None)
         # By the future of the run. Single calls of a dict, by any thread.
         self._open: dict[Future[StreamMessage], _Spans] = {}
+        # A leaf, held for two lines: what `close` takes out has its run's span, or that is ended
+        # where it is begun.
+        self._closing = fork_safe_rlock()
         # By the id of a message that is to be sent. Likewise.
         self._begun: dict[str, Span] = {}
         # Those of the runs of agents, by their object. Likewise.
@@ -170,7 +174,8 @@ class RunTraces(Hooks):
         begun: tuple[dict[Any, Span], ...] = (self._begun, self._agents)
         with ExitStack() as stack:
             for future in list(self._open):
-                spans = self._open.pop(future, None)
+                with self._closing:
+                    spans = self._open.pop(future, None)
                 if spans is not None:
                     stack.callback(_end, spans, None)
             for spans_by_key in begun:
@@ -268,10 +273,12 @@ class RunTraces(Hooks):
             attributes={"gen_ai.operation.name": "invoke_workflow", **spans.attributes},
             start_time=spans.begun,
         )
-        spans.run = span
+        with self._closing:
+            spans.run = span
+            is_open = event.future in self._open
         attach(set_span_in_context(span))
         self._within.set(spans)
-        if event.future not in self._open:  # closed meanwhile, maybe before it had this span
+        if not is_open:  # closed meanwhile, before it had this span
             span.end()
 
     def on_node(self, event: NodeEnded) -> None:

@@ -31,7 +31,7 @@ from fnmatch import fnmatchcase
 from time import monotonic
 from typing import Any, Literal, Self, TypeVar
 
-from rxlanggraph.concurrency.stacks import format_frames, format_task
+from rxlanggraph.concurrency.stacks import format_frames, format_task, frame_of
 from rxlanggraph.errors import RxLangGraphError, UsageError
 from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.testing.child_processes import describe, pids
@@ -205,7 +205,7 @@ class LeakCheck:
             thread.join(max(0.0, deadline - monotonic()))
             if not thread.is_alive():
                 continue
-            frame = sys._current_frames().get(thread.ident or 0)
+            frame = frame_of(thread.ident)
             yield Leak("thread", name, format_frames([frame]) if frame else "")
 
     def _left_processes(self) -> Iterator[Leak]:

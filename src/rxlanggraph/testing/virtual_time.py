@@ -24,7 +24,6 @@ import heapq
 import itertools
 import logging
 import selectors
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -35,7 +34,7 @@ from reactivex import abc
 from reactivex.scheduler import VirtualTimeScheduler
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
-from rxlanggraph.concurrency.stacks import format_frames
+from rxlanggraph.concurrency.stacks import UNREADABLE, format_frames, frame_of
 from rxlanggraph.errors import BlockingCallError, DeadlockError
 
 __all__ = ["VirtualClock", "VirtualTimeLoop", "refuse_on_loop"]
@@ -232,8 +231,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             late = self._at_work.intersection(jobs)
             self._at_work -= late
             self._given_up |= late
-        frames = sys._current_frames()
-        stacks = format_frames([frames[job.thread] for job in jobs if job.thread in frames])
+        frames = [frame for job in jobs if (frame := frame_of(job.thread)) is not None]
+        stacks = format_frames(frames) or UNREADABLE
         raise DeadlockError(
             f"virtual time stands still, as a worker thread has been active for "
             f"{self._thread_timeout} real seconds; make it end, or make the bridge with a larger "

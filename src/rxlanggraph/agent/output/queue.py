@@ -127,33 +127,47 @@ class OutputQueue(Generic[_T]):
 
     # -- runs ----------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def begin(self) -> int:
         """Begin a run, ending the active one: getters wait again. Any thread; never blocks.
 
         If there is no reader, what is left of ended runs is dropped.
+
+        Returns:
+            The number of the run, for `end` and `abort`.
         """
         with self._lock:
             going_on = self._reservations.run and not self._reservations.ended
             branches = self._end() if going_on else []
             self._reservations.begin()
             self._capacity.wake_first()
+            number = self._reservations.run
         self._wake_and_end(branches)
+        return number
 
-    def end(self) -> None:
+    def end(self, run: int | None = None) -> None:
         """End the run: the remaining items are still served, then no getter waits any longer.
 
         Any thread; never blocks. Calling it again has no effect.
+
+        Args:
+            run: The number of the run: nothing happens if another one has begun. None: the latest.
         """
         with self._lock:
-            branches = self._end()
+            branches = self._end() if self._is_latest(run) else []
         self._wake_and_end(branches)
 
-    def abort(self) -> None:
+    def abort(self, run: int | None = None) -> None:
         """End the run, which has failed. Otherwise like `end`."""
         with self._lock:
-            self._reservations.abort()
-            branches = self._end()
+            branches = []
+            if self._is_latest(run):
+                self._reservations.abort()
+                branches = self._end()
         self._wake_and_end(branches)
+
+    def _is_latest(self, run: int | None) -> bool:
+        """Under the lock."""
+        return run is None or run == self._reservations.run
 
     def _end(self) -> list[OutputQueue[_T]]:
         """Under the lock. Return the broadcasts to end: not those that wait for the next run."""

@@ -176,7 +176,8 @@ def _asked_by_source(message: StreamMessage) -> set[str] | None:
 class UnnamedAnswers:
     """The answers in flight that name no question, until they start (rule 3).
 
-    Few messages are such answers, and all others pay for a look at `waiting` alone.
+    Few messages are such answers, and all others pay for a look at `waiting` alone, without the
+    lock: an answer that is given at the same time counts as given after that.
 
     Guarded by the lock of the bridge, an RLock; each section is a single change of one dict or set,
     so that a signal handler may enter between any two lines.

@@ -70,7 +70,7 @@ class RayCluster:
         self._connection: Connection | None = None
         # Guards what follows; held for moments.
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = False  # written under both locks, read under one of them
         self._actors: list[Any] = []
 
     async def start_worker(self) -> Worker:

@@ -1,0 +1,137 @@
+"""Small concurrent programs in which one thread reads what another one removes at a run's end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any
+
+from rxlanggraph.bridge import fenced_saver
+from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow
+from rxlanggraph.bridge.run import RunScope, run_scope
+from rxlanggraph.errors import LaneLostError
+from support.bridge.models import Bridge, Model, together
+from support.concurrency.explored import aside
+from support.controls import naive_models
+
+__all__ = ["CONTROLS", "MODELS"]
+
+
+class Ending(Bridge):
+    """A bridge without a loop, with one run that is about to be retired."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with aside():
+            self.run = self.make()
+            registry = self.engine.registry
+            with registry._lock:
+                registry.insert(self.run, "answer", None, 0.0)
+            self.run.scope = RunScope()
+            self.run.scope.inbox, self.run.scope.run = self.run.inbox, self.run
+
+    def retire(self) -> None:
+        self.engine._dispatcher.retire(self.run, self.run.unanswered("cancelled"))
+
+
+def cancelling_a_child() -> None:
+    bridge = Ending()
+    parent = bridge.make()
+    bridge.run.parent = parent
+    together(bridge.run.cancel, bridge.retire)
+    assert bridge.run.done()
+    assert bridge.run.parent is None
+
+
+def naive_cancelling_a_child() -> None:
+    child = naive_models.Child()
+    together(child.cancel, child.end)
+
+
+def ending_twice() -> None:
+    """By the last of its threads, and by what has found that its loop is gone."""
+    bridge = Ending()
+    scope = bridge.run.scope
+    bridge.run.timers = {"run": Timer()}  # type: ignore[dict-item]
+    together(bridge.retire, bridge.retire)
+    assert scope is not None and scope.run is None
+    assert bridge.run.timers is None
+    assert bridge.engine.registry.statistics().cancelled == 1
+
+
+class Timer:
+    def cancel(self) -> None:
+        """It is none."""
+
+
+def saving_at_the_end() -> None:
+    bridge = Ending()
+    lease = naive_models.Held()
+    bridge.run.lease = lease
+    context = copy_context()
+    context.run(run_scope.set, bridge.run.scope)
+
+    def save() -> None:
+        with suppress(LaneLostError):
+            context.run(fenced_saver._check_lease)
+            assert lease.looked_at, "it was saved without a look at the lease"
+
+    together(save, bridge.retire)
+
+
+def naive_saving_at_the_end() -> None:
+    fenced = naive_models.Fenced()
+    lease = fenced.lease
+
+    def save() -> None:
+        if fenced.may_save():
+            assert lease is not None and lease.looked_at, "it was saved without a look at the lease"
+
+    together(save, fenced.end)
+
+
+def closing_a_reader() -> None:
+    bridge = Bridge()
+    run = bridge.make()
+    window = ChunkWindow(threading.RLock(), 4)
+    check_closing(ChunkReader(run, window, 0, "raise", owns_run=False))
+
+
+def naive_closing_a_reader() -> None:
+    check_closing(naive_models.Reader())
+
+
+def check_closing(reader: Any) -> None:
+    async def read() -> None:
+        with suppress(StopAsyncIteration):
+            await anext(reader)
+
+    def close() -> None:
+        with suppress(StopIteration):
+            reader.aclose().send(None)
+
+    together(lambda: asyncio.new_event_loop().run_until_complete(read()), close)
+
+
+ENDS = ("bridge/dispatcher", "bridge/run")
+MODELS: dict[str, Model] = {
+    "cancelling a run while it ends": (cancelling_a_child, ENDS, 2),
+    "the end of a run in two threads": (ending_twice, ("bridge/dispatcher",), 2),
+    "saving while a lease is given back": (
+        saving_at_the_end,
+        ("bridge/dispatcher", "bridge/fenced_saver"),
+        2,
+    ),
+    "closing a reader that begins to wait": (
+        closing_a_reader,
+        ("bridge/chunk_window", "concurrency/waiters"),
+        2,
+    ),
+}
+CONTROLS: dict[str, Model] = {
+    "a parent that is looked at, then told": (naive_cancelling_a_child, (), 1),
+    "a lease that is looked for, then checked": (naive_saving_at_the_end, (), 1),
+    "a reader that looks, then waits": (naive_closing_a_reader, (), 1),
+}
