@@ -91,10 +91,11 @@ Feature: Leftovers of an ended run do not reach later callers
     When a caller takes one item of a run that hangs, closes its loop, and closes the stream on another
     Then the agent answers the next request
 
-  Scenario: The stream of a single run may be read on other loops than the run's
+  Scenario: A step on another loop than the run's is refused, and takes nothing
     Given an agent that puts out what it is asked
-    When a caller begins the stream of a request, and other loops read it to its end
-    Then the stream gives "asked", and ends with nothing
+    When a caller begins the stream of a request, another loop steps, and the caller goes on
+    Then the other loop got UsageError
+    And the stream gives "asked", and ends with nothing
 
   Scenario: Cancelling a step of the stream of a single run does not cancel the run
     Given an agent that puts out what it is asked

@@ -18,6 +18,7 @@ from rxlanggraph.agent import run as run_module
 from rxlanggraph.errors import AgentError
 from support.agent.output_crowds import listed
 from support.concurrency.patching import patch
+from support.concurrency.raising import check_error, raised
 from support.concurrency.tasks import in_thread, run
 from support.concurrency.waiting import LIMIT, Gate
 
@@ -415,16 +416,29 @@ def step_the_agent_answers_the_next_request(context: Context) -> None:
     del context.cut_off
 
 
-@when("a caller begins the stream of a request, and other loops read it to its end")
-def step_a_caller_begins_the_stream_of_a_request_and_other_loops(context: Context) -> None:
-    stream = context.agent.stream("asked")
+@when("a caller begins the stream of a request, another loop steps, and the caller goes on")
+def step_a_caller_begins_the_stream_of_a_request_another_loop(context: Context) -> None:
+    gate = Gate()
+
+    async def answer_later() -> str:
+        await gate.wait_async()
+        return "answer"
 
     async def main() -> list[Any]:
-        context.got = [await anext(stream)]
-        return await asyncio.to_thread(lambda: run(listed(stream)))
+        context.agent.ends = answer_later
+        stream = context.agent.stream("asked")
+        first = asyncio.create_task(anext(stream))
+        await context.agent.begun.wait()
+        context.refused = await asyncio.to_thread(lambda: run(raised(anext(stream))))
+        gate.open()
+        return [await first, *await listed(stream)]
 
-    context.error, rest = None, run(main())
-    assert rest == [], rest
+    context.error, context.got = None, run(main())
+
+
+@then("the other loop got {error:w}")
+def step_the_other_loop_got_error(context: Context, error: str) -> None:
+    check_error(context.refused, error)
 
 
 @then("the run is cancelled, and the agent answers the next request")

@@ -35,7 +35,13 @@ from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.run_on_loop import await_on_loop
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.concurrency.tasks import retrieve_exception, silence_pending_warning
-from rxlanggraph.errors import AgentError, LoopUnavailableError, OutputEndedError, RunTimeoutError
+from rxlanggraph.errors import (
+    AgentError,
+    LoopUnavailableError,
+    OutputEndedError,
+    RunTimeoutError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -335,9 +341,9 @@ async def run_timeout(what: str, seconds: float) -> AsyncIterator[None]:
 class RunStream(AsyncClosingContext, AsyncIterator[Any]):
     """The items of one run; made by `BaseAgent.stream` with a request.
 
-    The run begins with the first step, on the loop of that. A cancelled step has taken nothing, and
-    the run continues; closing or dropping the stream cancels the run. Also an async context
-    manager, which closes it.
+    The run begins with the first step; all further steps must be on the same loop. A cancelled step
+    has taken nothing, and the run continues; closing or dropping the stream, in any thread, cancels
+    the run. Also an async context manager, which closes it.
 
     Args:
         run: Starts the run, which puts its items into the queue passed to it.
@@ -349,11 +355,12 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         run: Callable[[OutputQueue[Any]], Coroutine[Any, Any, object]],
         items: OutputQueue[Any],
     ) -> None:
-        self._run = run
         self._items = items
-        # Written by the first step, and by that which finds the end.
+        # Emptied by the first step, or by closing before it, in one call: any thread may close.
+        self._to_begin = [run]
+        # Owned by the loop of the run; read by any thread.
         self._task: asyncio.Task[object] | None = None
-        self._done = False
+        self._done = False  # any thread; only ever becomes True
 
     def done(self) -> bool:
         """Whether it has ended, or was closed. Any thread; never blocks."""
@@ -364,17 +371,22 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         return self
 
     async def __anext__(self) -> Any:
-        """Get the next item. Any loop. Cancelled, it has taken nothing.
+        """Get the next item. Cancelled, it has taken nothing.
 
         Raises:
             StopAsyncIteration: The run has succeeded, or the stream was closed.
+            UsageError: The run has begun on another loop.
             Exception: Whatever the run raised, after its last item.
         """
+        self._begin()
+        task = self._task
         if self._done:
             raise StopAsyncIteration
-        if self._task is None:
-            self._task = self._begin()
-        task = self._task
+        if task is None or task.get_loop() is not asyncio.get_running_loop():
+            raise UsageError(
+                "this stream has begun on another loop; iterate over it there, or make one for "
+                "each loop"
+            )
         try:
             return await get_as(self._items, self)
         except OutputEndedError:
@@ -393,6 +405,7 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         It does not wait for a loop that is stopped or closed; the run is cancelled once it goes on.
         """
         self._done = True
+        self._to_begin.clear()
         task = self._task
         if task is not None and not task.done():
             _cancel_threadsafe(task)
@@ -404,13 +417,19 @@ class RunStream(AsyncClosingContext, AsyncIterator[Any]):
         if self._task is not None and not self._task.done():
             _cancel_threadsafe(self._task)
 
-    def _begin(self) -> asyncio.Task[object]:
+    def _begin(self) -> None:
+        """Begin the run, unless that was done, or the stream was closed."""
+        try:
+            run = self._to_begin.pop()
+        except IndexError:
+            return
         items = self._items
         items.begin()
-        task = asyncio.create_task(self._run(items))
+        task = self._task = asyncio.create_task(run(items))
         task.add_done_callback(lambda _: items.end())
         task.add_done_callback(retrieve_exception)  # raised only where the stream is iterated over
-        return task
+        if self._done:  # another thread has closed the stream just now
+            task.cancel()
 
 
 def _cancel_threadsafe(task: asyncio.Task[Any]) -> None:
