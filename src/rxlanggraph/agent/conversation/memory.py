@@ -201,9 +201,9 @@ class _Contents:
 
     def __init__(self, limits: Sequence[TrimLimit], trim_at: float) -> None:
         self._limits = limits
-        self._trim_at = trim_at
         # See the top of the module; guards the rest, and each _Stage.
         self.lock = fork_safe_rlock()
+        self._trim_at = trim_at
         self.entries: Entries = {}
         self.beginning = object()
 
