@@ -92,6 +92,8 @@ class RunLog(Hooks):
         line = event.message.metadata.get("line")
         if event.error is None:
             _log.debug("line %s: %s", line, event.status)
+        elif event.status == "cancelled" and not event.attempt:
+            _log.debug("line %s: not begun", line)
         else:
             _log.info("line %s: %s: %s", line, event.status, _told(failure_of(event.error)))
 
