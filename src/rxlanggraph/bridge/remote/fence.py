@@ -56,6 +56,7 @@ class FenceThere:
     """
 
     _link: Link
+    _entered = False  # whether there is a saver
 
     def __init__(self, thread_id: str | None) -> None:
         self._thread_id = thread_id
@@ -68,13 +69,13 @@ class FenceThere:
         from rxlanggraph.bridge.fenced_saver import FencedSaver  # noqa: PLC0415 - imports LangGraph
 
         self._link = link
-        self._loop = asyncio.get_running_loop()
         # A leaf: guards what follows.
         self._lock = fork_safe_rlock()
         self._until = -math.inf  # the lease lasts at least so long, by the clock of this process
         self._asked_at = 0.0
         self._answer: Future[None] | None = None  # of the question that is asked
         self._lost = False
+        self._entered = True
         content, config = arguments
         return content, lending_saver(config or {}, FencedSaver(saver, self))
 
@@ -89,13 +90,13 @@ class FenceThere:
 
     def cancel(self) -> None:
         """Ask again before anything else is saved: the lease may be why."""
-        if hasattr(self, "_lock"):
+        if self._entered:
             with self._lock:
                 self._until = -math.inf
 
     def leave(self) -> None:
         """Let nothing through any more: the lease may be given back."""
-        if hasattr(self, "_lock"):
+        if self._entered:
             self.hear(-math.inf)
 
     # -- in the threads of the call ----------------------------------------------------------------
