@@ -233,6 +233,19 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
       | A claim          | a claim          |
       | A count of tasks | a count of tasks |
 
+  Scenario Outline: <A call> on a file is refused once <another file> beside it was deleted
+    Given an empty store in SQLite
+    When the <another file> of the file is deleted while it is open, and <a call> is made
+    Then StateUnavailableError is raised, which says "<another file>' was moved, deleted"
+    And the error leaves no doubt whether the call had an effect
+    And the counter is 2
+
+    Examples:
+      | A call  | a call  | another file |
+      | A write | a write | -wal         |
+      | A read  | a read  | -wal         |
+      | A claim | a claim | -shm         |
+
   Scenario: A damaged file is an error, and not an answer
     Given an empty store in SQLite
     When all of the file but its first page becomes rubbish, and a write is made

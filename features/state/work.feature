@@ -114,6 +114,21 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
     When 20 claims and locks are held while the server is away for a minute, two times
     Then 2 warnings were logged, which say "leases cannot be renewed"
 
+  @counted_references
+  Scenario Outline: A claim that is dropped after an error is renewed no more, without the cyclic collector: <call>
+    When a claim is dropped after <call> has raised an error, as the server was away
+    Then nothing refers to the claim
+
+    Examples:
+      | call           |
+      | complete       |
+      | fail           |
+      | release        |
+      | extend         |
+      | its block      |
+      | complete_tasks |
+      | a lock         |
+
   Scenario: A claim that outlives its state is refused, and its heartbeat ends
     Given an item in a queue
     When its worker completes it after its state was closed
@@ -307,6 +322,12 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
       | add_tasks("q", [1], max_attempts=0)          | InvalidArgumentError |
       | add_tasks("q", range(10_001))                | InvalidArgumentError |
       | add_tasks("q", iter(int, 1))                 | InvalidArgumentError |
+      | complete_tasks(None)                         | InvalidTypeError     |
+      | complete_tasks("ab")                         | InvalidTypeError     |
+      | complete_tasks([None])                       | InvalidTypeError     |
+      | complete_tasks(["ab"])                       | InvalidTypeError     |
+      | complete_tasks([(1, 2, 3)])                  | InvalidTypeError     |
+      | complete_tasks(iter(int, 1))                 | InvalidTypeError     |
       | claim_task("q", lease=0)                     | InvalidArgumentError |
       | claim_task("q", worker=7)                    | InvalidTypeError     |
       | claim_task("q", wait=-1)                     | InvalidArgumentError |

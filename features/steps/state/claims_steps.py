@@ -17,7 +17,21 @@ from rxlanggraph.state.retry import compensate
 from support.concurrency.patching import patch
 from support.concurrency.raising import raised
 from support.concurrency.tasks import run
+from support.state.claims_dropped import is_gone_after
 from support.state.state_world import claimed, slowly, world
+
+# -- dropped ---------------------------------------------------------------------------------------
+
+
+@when("a claim is dropped after {call} has raised an error, as the server was away")
+def step_a_claim_is_dropped_after_call_has_raised_an_error(context: Context, call: str) -> None:
+    context.is_gone = run(is_gone_after(call))
+
+
+@then("nothing refers to the claim")
+def step_nothing_refers_to_the_claim(context: Context) -> None:
+    assert context.is_gone
+
 
 # -- held and lost ---------------------------------------------------------------------------------
 

@@ -145,6 +145,15 @@ def step_the_file_is_replaced_by_another_while_it_is_open_and_call(
     context.error, context.counter = run(sql_files.replace(context.url, path_of(context.url), call))
 
 
+@when("the {ending} of the file is deleted while it is open, and {call} is made")
+def step_the_ending_of_the_file_is_deleted_while_it_is_open_and_call(
+    context: Context, ending: str, call: str
+) -> None:
+    context.error, context.counter = run(
+        sql_files.delete_beside(context.url, path_of(context.url), ending, call)
+    )
+
+
 @when("all of the file but its first page becomes rubbish, and a write is made")
 def step_all_of_the_file_but_its_first_page_becomes_rubbish_and_a(context: Context) -> None:
     context.error = run(sql_files.damage(context.url, path_of(context.url)))

@@ -17,6 +17,7 @@ __all__ = [
     "cancel_while_locked",
     "count_beside_damage",
     "damage",
+    "delete_beside",
     "read_while_locked",
     "replace",
     "write_read_only",
@@ -84,6 +85,16 @@ async def replace(url: str, path: Path, call: str) -> tuple[object, int]:
         async with opened(url) as another:
             (ended,) = await asyncio.gather(CALLS[call](backend), return_exceptions=True)
             return ended, await another.increment("n", 1, None)
+
+
+async def delete_beside(url: str, path: Path, ending: str, call: str) -> tuple[object, int]:
+    """What a call ended with after a file beside it was gone; and what the next state counts to."""
+    async with opened(url) as backend:
+        await backend.increment("n", 1, None)
+        await asyncio.to_thread(path.with_name(path.name + ending).unlink)
+        (ended,) = await asyncio.gather(CALLS[call](backend), return_exceptions=True)
+    async with opened(url) as backend:
+        return ended, await backend.increment("n", 1, None)
 
 
 async def damage(url: str, path: Path) -> BaseException | int:

@@ -84,7 +84,12 @@ async def run_shielded(
         if undo is not None and not failed:
             await run_undo(undo, task.result())
         raise
-    return task.result()
+    try:
+        return task.result()
+    finally:
+        # Its exception refers to this frame; together they would wait for the cyclic collector,
+        # and with them what the frames of the call refer to, such as a claim.
+        del task
 
 
 async def run_undo(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:

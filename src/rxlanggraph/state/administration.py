@@ -150,7 +150,7 @@ class AdministrationOperations:
         Args:
             prefix: What the keys begin with.
         """
-        if prefix != "":
+        if type(prefix) is not str or prefix:  # any other type is refused
             check_identifier("prefix", prefix)
         return Paged(self._client, partial(self._client.backend.keys_page, prefix), _same)
 

@@ -24,7 +24,7 @@ from rxlanggraph.state.backend import (
 )
 from rxlanggraph.state.backoff import Backoff
 from rxlanggraph.state.base import BaseState
-from rxlanggraph.state.claims import Claim
+from rxlanggraph.state.claims import Claim, result_pairs
 from rxlanggraph.state.locks import Lease
 from rxlanggraph.state.paging import Paged
 from rxlanggraph.state.queues import MAX_ITEMS
@@ -273,7 +273,7 @@ class SyncState(_Blocking):
 
     def complete_tasks(self, results: Iterable[tuple[SyncClaim, Any]]) -> list[SyncClaim]:
         """Do what `State.complete_tasks` does, blocking."""
-        pairs = [*results]
+        pairs = result_pairs(results)
         inner: list[Any] = [(getattr(claim, "_claim", claim), result) for claim, result in pairs]
         lost = {id(claim) for claim in self._run(self._state.complete_tasks(inner))}
         return [claim for claim, _ in pairs if id(claim._claim) in lost]

@@ -8,7 +8,7 @@ idempotency key, or fence them with ``claim.token``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby, islice
 from types import TracebackType
@@ -29,7 +29,7 @@ from rxlanggraph.state.codec import decode, encode, error_value
 from rxlanggraph.state.leases import Heartbeat
 from rxlanggraph.validation import check_duration, shortened
 
-__all__ = ["Claim", "complete_claims"]
+__all__ = ["Claim", "complete_claims", "result_pairs"]
 
 
 class Claim:
@@ -232,6 +232,26 @@ class Claim:
 
 
 # -- ending claims -----------------------------------------------------------------------------
+
+
+def result_pairs(results: object) -> list[tuple[Any, Any]]:
+    """Return ``results``, each a claim with its result. Any thread; never blocks.
+
+    Raises:
+        InvalidTypeError: They are something else.
+    """
+    if isinstance(results, str | bytes | Mapping) or not isinstance(results, Iterable):
+        raise InvalidTypeError(
+            f"results must be a list of claims, each with its result, not {shortened(results)}"
+        )
+    pairs = []
+    for pair in results:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise InvalidTypeError(
+                f"results must be pairs of a claim and its result, not {shortened(pair)}"
+            )
+        pairs.append((pair[0], pair[1]))
+    return pairs
 
 
 async def complete_claims(

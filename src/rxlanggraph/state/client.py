@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, TypeVar, TypeVarTuple
@@ -22,7 +23,7 @@ from rxlanggraph.errors import (
 from rxlanggraph.state.backend import Backend, NotifyingBackend, as_notifying
 from rxlanggraph.state.backoff import Backoff
 from rxlanggraph.state.polling import Notifier
-from rxlanggraph.state.retry import repeat_unavailable
+from rxlanggraph.state.retry import drop_frames, repeat_unavailable
 
 __all__ = ["BackendClient"]
 
@@ -97,11 +98,13 @@ class BackendClient:
             repeatable: Whether the call is idempotent; if so, it is repeated even in doubt.
         """
         self.check_open()
+        handled = sys.exception()
         self._calls += 1
         try:
             try:
                 return await method(*args)
             except StateUnavailableError as error:
+                drop_frames(error, handled)
                 if error.in_doubt and not repeatable:
                     raise
                 in_doubt = error.in_doubt

@@ -25,7 +25,7 @@ from rxlanggraph.state.backend import (
     TaskState,
 )
 from rxlanggraph.state.backoff import Backoff
-from rxlanggraph.state.claims import Claim, complete_claims
+from rxlanggraph.state.claims import Claim, complete_claims, result_pairs
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.codec import EXPIRED, decode, encode
 from rxlanggraph.state.paging import Paged, batched, in_steps
@@ -207,12 +207,12 @@ class QueueOperations:
             dead or purged. Their results were dropped.
 
         Raises:
-            InvalidTypeError: A result is not a JSON value, or something is not a claim of this
-                state; nothing was completed.
+            InvalidTypeError: A result is not a JSON value, something is not a claim of this state,
+                or not a pair; nothing was completed.
             UsageError: A claim has ended already, or is named twice; nothing was completed.
             StateUnavailableError: The server does not answer; what was not completed stays open.
         """
-        return await complete_claims(self._client, [*results])
+        return await complete_claims(self._client, result_pairs(results))
 
     async def _claim_waiting(
         self, queue: str, count: int, worker: str | None, lease: float, wait: float | None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -32,6 +33,7 @@ __all__ = [
     "TransientError",
     "backoff",
     "compensate",
+    "drop_frames",
     "repeat",
     "repeat_blocking",
     "repeat_transient",
@@ -143,12 +145,14 @@ async def repeat_unavailable(
     """
     time = asyncio.get_running_loop().time
     until = time() + _UNAVAILABLE_SECONDS
+    handled = sys.exception()
 
     async def attempt() -> _T:
         nonlocal in_doubt
         try:
             return await call()
         except StateUnavailableError as error:
+            drop_frames(error, handled)
             # A later attempt that had no effect does not undo an earlier one that may have had.
             in_doubt |= error.in_doubt
             error.in_doubt = in_doubt
@@ -158,7 +162,34 @@ async def repeat_unavailable(
         return isinstance(error, StateUnavailableError) and (repeatable or not error.in_doubt)
 
     policy = backoff(first=0.05, longest=0.5, stop=lambda _: time() >= until)
-    return await AsyncRetrying(retry=retry_if_exception(may_be_repeated), **policy)(attempt)
+    retrying = AsyncRetrying(retry=retry_if_exception(may_be_repeated), **policy)
+    try:
+        return await retrying(attempt)
+    except StateUnavailableError as error:
+        drop_frames(error, handled)  # of tenacity, too
+        raise
+
+
+def drop_frames(error: BaseException, handled: BaseException | None) -> None:
+    """Drop the tracebacks of ``error`` and its causes. Any thread; never blocks.
+
+    What breaks without it: frames of drivers, and of tenacity, refer to the exceptions that refer
+    to them. Such a cycle lasts until the cyclic collector runs, and with it the frames of the
+    callers and all that they refer to: a claim that was dropped after the error would be renewed.
+
+    Args:
+        error: The exception.
+        handled: The exception that the caller was handling when the call began, which keeps its
+            traceback; None if there was none.
+    """
+    seen = {id(handled)}
+    causes: list[BaseException | None] = [error]
+    while causes:
+        cause = causes.pop()
+        if cause is not None and id(cause) not in seen:
+            seen.add(id(cause))
+            cause.__traceback__ = None
+            causes += [cause.__cause__, cause.__context__]
 
 
 # -- a temporary refusal ---------------------------------------------------------------------------

@@ -257,6 +257,7 @@ def _prepare(session: SqliteSession) -> Sequence[Any]:
                 for statement in migration.statements:
                     session.query(statement)
                 session.query("UPDATE rxlanggraph_schema SET version = ?", migration.version)
+    session.note_log()
     return []
 
 

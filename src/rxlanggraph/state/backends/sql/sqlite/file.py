@@ -136,7 +136,7 @@ def reason_of(error: BaseException) -> str:
     if error_code(error) == sqlite3.SQLITE_IOERR:
         # Also if there is no room for the file beside it, by which even readers share the database.
         return f"{error} ({getattr(error, 'sqlite_errorname', '')}); the disk may be full"
-    if error_code(error) == sqlite3.SQLITE_READONLY:
+    if error_code(error) in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
         return (
             f"{error}: even readers have to write to it, and to its folder; get that permission, "
             "or copy it elsewhere"

@@ -107,8 +107,8 @@ class SqliteSession(sqlite3.Connection):
 
     def __init__(self, path: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(path, *args, **kwargs)
-        self._path = path
-        self._file = os.stat(path)  # noqa: PTH116 - a Path's takes longer, at each check
+        # The files that this connection has, by their paths.
+        self._files = {path: os.stat(path)}  # noqa: PTH116 - a Path's takes longer, at each check
         self.transaction_time = time.time()
         self.hot_queues: set[Any] = set()
         self.create_function(
@@ -203,18 +203,33 @@ class SqliteSession(sqlite3.Connection):
                 raise
             raise CommitError(str(error)) from error
 
+    def note_log(self) -> None:
+        """Have `check_path` look at the files beside the database, too, which exist by now."""
+        # Named after the file itself, not after a link to it.
+        (path,) = (os.path.realpath(path) for path in self._files)
+        for beside in (f"{path}-wal", f"{path}-shm"):
+            if os.path.exists(beside):
+                self._files[beside] = os.stat(beside)  # noqa: PTH116 - as above
+
     def check_path(self) -> None:
         """Refuse a file that is no longer at its path; before reads, too.
+
+        Without its log (-wal), other processes would not see what was written last; without the
+        index of that (-shm), they would write at the same time.
 
         Raises:
             FileReplacedError: The file is no longer where it was opened.
         """
-        try:
-            if os.path.samestat(os.stat(self._path), self._file):  # noqa: PTH116 - as above
-                return
-        except OSError:  # missing, or not accessible
-            pass
-        raise FileReplacedError(
-            "it was moved, deleted or replaced while it was open; close the state, and open it "
-            "again"
-        )
+        for path, file in self._files.items():
+            if not _is_at(path, file):
+                raise FileReplacedError(
+                    f"{path!r} was moved, deleted or replaced while it was open; close the state, "
+                    "and open it again"
+                )
+
+
+def _is_at(path: str, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), file)  # noqa: PTH116 - as above
+    except OSError:  # missing, or not accessible
+        return False
