@@ -13,7 +13,7 @@ The First Ctrl-C Drains, And --resume Does The Rest
     Start The Run    -j    4
     Wait Until It Says    started on    times=20
     Send Signal    SIGINT
-    Wait Until It Says    draining: \\d+ still in progress; Ctrl-C again cancels them
+    Wait Until It Says    draining: \\d+ lines? (is|are) not answered yet; Ctrl-C again cancels what is left
     It Ends With Status    130
     It Said    interrupted by Ctrl-C    continue with --resume
     It Complained Of Nothing
