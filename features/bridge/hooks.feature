@@ -82,6 +82,7 @@ Feature: Hooks receive the events of runs, and cannot harm them
       | KeyboardInterrupt |
       | GeneratorExit     |
       | StopIteration     |
+      | NoHashError       |
 
   Scenario: A hook may send messages to its bridge, and cancel runs
     Given an open bridge on its own loop

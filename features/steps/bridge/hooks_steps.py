@@ -43,6 +43,17 @@ _WORDS = {
     hooks.ChunkEmitted: "chunk",
     hooks.RunEnded: "ended",
 }
+
+
+class _Unhashable(type):
+    def __hash__(cls) -> int:
+        raise RuntimeError("a class that has no hash")
+
+
+class NoHashError(Exception, metaclass=_Unhashable):
+    """What an application may raise as well."""
+
+
 _EXCEPTIONS: dict[str, type[BaseException]] = {
     error.__name__: error
     for error in (
@@ -52,6 +63,7 @@ _EXCEPTIONS: dict[str, type[BaseException]] = {
         KeyboardInterrupt,
         GeneratorExit,
         StopIteration,
+        NoHashError,
     )
 }
 

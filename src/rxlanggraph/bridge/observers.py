@@ -44,8 +44,9 @@ class Listener:
             )
         self.gone = False  # only ever set, by any thread
         self.hooks = hooks
-        # Which exceptions were logged: filled by single calls of setdefault, by any thread.
-        self._logged: dict[tuple[str, type[BaseException]], object] = {}
+        # Which exceptions were logged: by the id of the class, whose hash may be the user's, too;
+        # with the class, whose id no other gets then. Filled by single calls, by any thread.
+        self._logged: dict[tuple[str, int], tuple[type[BaseException]]] = {}
         for name in dir(hooks):
             if not name.startswith("on_"):
                 continue
@@ -76,8 +77,8 @@ class Listener:
         Returns:
             An exception that a signal handler may have raised meanwhile; the caller raises it.
         """
-        mark = object()
-        if self._logged.setdefault((method, type(error)), mark) is mark:
+        raised = (type(error),)
+        if self._logged.setdefault((method, id(raised[0])), raised) is raised:
             return contain(
                 error, _log, "%s of %s raised, which changes nothing and is logged once",
                 method, type(self.hooks).__name__,
