@@ -231,9 +231,8 @@ class Run(SharedLockFuture[StreamMessage]):
         self.observed: Observed | None = None
         # Confined to the loop's thread, from its hand-over on:
         self.phase = Phase.NEW
-        self.scope: RunScope | None = (
-            None  # from its start to its end, where it is removed likewise
-        )
+        # From its start to its end, where it is removed as its parent is.
+        self.scope: RunScope | None = None
         self.task: asyncio.Task[None] | None = None
         self.executor: Executor | None = None  # of its bridge, from its start on
         # Its making; from its start on, that.
