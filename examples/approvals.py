@@ -114,9 +114,12 @@ def refunds(
 
 
 def at_console(question: StreamMessage) -> bool:
-    """Ask at the terminal."""
+    """Ask at the terminal. The end of the input is a no."""
     (asked,) = question.interrupts
-    reply = input(f"Refund {asked.value['amount']} for {question.thread_id}? [y/n] ")
+    try:
+        reply = input(f"Refund {asked.value['amount']} for {question.thread_id}? [y/n] ")
+    except EOFError:
+        return False
     return reply.strip().lower().startswith("y")
 
 

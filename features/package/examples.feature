@@ -27,9 +27,14 @@ Feature: The examples do what they say
     When the approvals example runs, with a person who grants what is below 1000
     Then small refunds were paid without a question, and the others as the person decided
 
-  Scenario: The approvals example asks at the console
-    When the approvals example runs at a console, which answers "y", "n", "y"
-    Then it prints that 450 of 450, 0 of 1200 and 180 of 180 were paid
+  Scenario Outline: The approvals example asks at the console, where the end of the input is a no
+    When the approvals example runs at a console, which answers <answers>
+    Then it prints that 450 of 450, 0 of 1200 and <last> of 180 were paid
+
+    Examples:
+      | answers       | last |
+      | "y", "n", "y" | 180  |
+      | "y", "n"      | 0    |
 
   Scenario: Tokens of two answers at once are put together by conversation
     When the tokens example streams the answers about Bern and Rome
