@@ -216,7 +216,7 @@ def _claimed(
     *now: float,
 ) -> Sequence[Any] | None:
     moment = session.transaction_time
-    claimed = session.query(statement, worker, moment, moment + lease, *queue, *now)
+    claimed = session.execute(statement, (worker, moment, moment + lease, *queue, *now)).fetchall()
     if claimed:
         _mark_hot(session, queue)
     else:
