@@ -8,8 +8,8 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
-from rxlanggraph.bridge import fenced_saver
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow
+from rxlanggraph.bridge.fenced_saver import RunFence
 from rxlanggraph.bridge.run import RunScope, run_scope
 from rxlanggraph.errors import LaneLostError
 from support.bridge.models import Bridge, Model, together
@@ -67,7 +67,7 @@ class Timer:
 
 
 def saving_at_the_end() -> None:
-    bridge = Ending()
+    bridge, fence = Ending(), RunFence()
     lease = naive_models.Held()
     bridge.run.lease = lease
     context = copy_context()
@@ -75,7 +75,7 @@ def saving_at_the_end() -> None:
 
     def save() -> None:
         with suppress(LaneLostError):
-            context.run(fenced_saver._check_lease)
+            context.run(fence.check)
             assert lease.looked_at, "it was saved without a look at the lease"
 
     together(save, bridge.retire)
