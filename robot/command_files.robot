@@ -177,7 +177,7 @@ A Full Disk Is Reported, And Every Line Without A Record Is Named
     File Holds Numbers    in.jsonl    2000
     ${status}=    Run The Command    double    -i    in.jsonl    -o    /dev/full
     Should Be Equal As Integers    ${status}    4
-    It Said    no room left for /dev/full    without a record: line 1
+    It Said    no room left for /dev/full    without a record: lines 1
     Account Of    ${{[]}}
 
 A Full Disk For The Failures Leaves The Results Whole

@@ -14,7 +14,7 @@ The First Ctrl-C Drains: Every Line That Was Read Is Answered
     Start The Command    gated    -i    in.jsonl    -o    out.jsonl    -j    4
     Wait Until It Says    started on    times=4
     Send Signal    SIGINT
-    Wait Until It Says    draining: \\d+ still in progress; Ctrl-C again cancels them
+    Wait Until It Says    draining: \\d+ lines are not answered yet; Ctrl-C again cancels what is left
     Open The Gate
     It Ends With Status    130
     ${records}=    Records Of    out.jsonl

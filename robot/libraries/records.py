@@ -21,7 +21,7 @@ _SUMMARY = re.compile(
     r"(?P<invalid>[\d,]+) invalid(, (?P<cancelled>[\d,]+) cancelled)?, "
     r"(?P<open>[\d,]+) (not run|without a record)"
 )
-_WITHOUT_RECORD = re.compile(r"without a record: line (?P<ranges>[\d, -]+) of")
+_WITHOUT_RECORD = re.compile(r"without a record: lines? (?P<ranges>[\d, -]+) of")
 
 
 # -- reading -----------------------------------------------------------------------------------
