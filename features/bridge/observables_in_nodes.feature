@@ -189,20 +189,20 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
 
   Scenario Outline: With overflow="<overflow>", <read> of six items is read, when <emitter> emits
     When <emitter> emits 1 to 6 before anything is read, with max_buffered=3, overflow="<overflow>"
-    Then <read> was read, and then <end>
+    Then <read> was read, <dropped> were dropped, and then came <end>
 
     Examples:
-      | overflow    | emitter            | read        | end                           |
-      | drop_newest | the loop's thread  | 1 2 3       | the end                       |
-      | drop_oldest | the loop's thread  | 4 5 6       | the end                       |
-      | error       | the loop's thread  | 1 2 3       | BacklogFullError was raised   |
-      | block       | the loop's thread  | 1 2 3       | BlockingCallError was raised  |
-      | block       | another loop       | 1 2 3       | BlockingCallError was raised  |
-      | block       | a thread           | 1 2 3 4 5 6 | the end                       |
-      | drop_newest | a thread           | 1 2 3       | the end                       |
-      | drop_oldest | a thread           | 4 5 6       | the end                       |
-      | error       | a thread           | 1 2 3       | BacklogFullError was raised   |
-      | block       | an endless source  | 1 2 3       | BlockingCallError was raised  |
+      | overflow    | emitter            | read        | dropped | end               |
+      | drop_newest | the loop's thread  | 1 2 3       | 3       | the end           |
+      | drop_oldest | the loop's thread  | 4 5 6       | 3       | the end           |
+      | error       | the loop's thread  | 1 2 3       | 0       | BacklogFullError  |
+      | block       | the loop's thread  | 1 2 3       | 0       | BlockingCallError |
+      | block       | another loop       | 1 2 3       | 0       | BlockingCallError |
+      | block       | a thread           | 1 2 3 4 5 6 | 0       | the end           |
+      | drop_newest | a thread           | 1 2 3       | 3       | the end           |
+      | drop_oldest | a thread           | 4 5 6       | 3       | the end           |
+      | error       | a thread           | 1 2 3       | 0       | BacklogFullError  |
+      | block       | an endless source  | 1 2 3       | 0       | BlockingCallError |
 
   Scenario Outline: Leaving an iteration by <way> disposes of its source, and frees the thread that it blocks
     When a thread emits without end to what is read by to_async_iterable, which is left by <way>

@@ -20,6 +20,11 @@ Feature: A slow consumer holds up what is active within a step of its run
       | the calls of a tool in a worker thread    | 60   |
       | the tokens of a model, as custom chunks   | 60   |
 
+  Scenario: A run waits for the loop that awaits its stream
+    Given an open bridge on its own loop
+    When a coroutine awaits the stream of a run of 500 chunks, and its loop stands still after the first
+    Then it has made no more than 20 chunks by then, and all of its chunks have come
+
   Scenario: A Runnable that is not a graph waits for a consumer that pauses
     Given an open bridge on its own loop
     When 5 chunks are taken of the chunks of a Runnable, and then none while the loop has 2,000 turns

@@ -115,6 +115,11 @@ Feature: Hooks, limits, usage and lanes of a bridge apply to graphs in worker pr
     When messages with the numbers 0 and 1 call the model
     Then the first one has its result, and the other one has the KeyError of the key
 
+  Scenario: A call of which not all parameters can be pickled is described by the others
+    Given a bridge whose limits have a key that notes the parameters, for the graph "asking_with_a_tool" of models with 1 workers in this process
+    When a message calls the model
+    Then the key was given the parameter "temperature", and not the parameter "tool"
+
   # -- lanes -------------------------------------------------------------------------------------
 
   Scenario: Bridges with workers that share their lanes take turns on a thread

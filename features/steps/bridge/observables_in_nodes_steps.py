@@ -552,8 +552,17 @@ def step_emitter_emits_1_to_6_before_anything_is_read(
         emitting = EMITTERS[emitter](subject, bound + 1 if overflow == "block" else 7)
         await read_to_end(context, iterator)
         emitting.result(LIMIT)
+        context.dropped = iterator.dropped
 
     asyncio.run(main())
+
+
+@then("{read} was read, {dropped:d} were dropped, and then came {end}")
+def step_read_was_read_dropped_were_dropped_and_then_came_end(
+    context: Context, read: str, dropped: int, end: str
+) -> None:
+    assert context.dropped == dropped, context.dropped
+    step_read_was_read_and_then_end(context, read, end)
 
 
 @then("{read} was read, and then {end}")

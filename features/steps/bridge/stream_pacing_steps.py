@@ -10,6 +10,7 @@ import traceback
 from collections.abc import AsyncIterator
 from typing import Any
 
+import reactivex
 from behave import given, then, when
 from behave.runner import Context
 from langchain_core.callbacks import AsyncCallbackManager, BaseCallbackHandler
@@ -17,12 +18,13 @@ from langchain_core.runnables import RunnableGenerator
 from langchain_core.tools import tool
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
+from reactivex import operators as ops
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge.chunk_window import ChunkReader
 from rxlanggraph.bridge.pacing import Pace
 from rxlanggraph.messages import StreamMessage
-from support.bridge.bridges import LentLoop
+from support.bridge.bridges import LentLoop, on_loop
 from support.bridge.chunks import UNLIMITED, Talker, counting, in_subgraph, writing
 from support.bridge.graphs import State, one_node
 from support.concurrency.tasks import run
@@ -30,6 +32,38 @@ from support.concurrency.waiting import LIMIT, Log
 
 QUESTION: Any = {"messages": [("user", "?")]}
 NUMBER: Any = {"value": 0}
+
+
+@when(
+    "a coroutine awaits the stream of a run of 500 chunks, and its loop stands still after the "
+    "first"
+)
+def step_a_coroutine_awaits_the_stream_of_a_run_of_500_chunks(context: Context) -> None:
+    bridge, seen = context.bridge, Log()
+    made: list[int] = []
+
+    def stand_still(_: StreamMessage) -> None:
+        if not made:
+            for _ in range(200):
+                on_loop(context)
+            made.append(len(seen))
+
+    async def main() -> list[StreamMessage]:
+        source = reactivex.of(NUMBER)
+        stage = bridge.stream(counting(500, seen.add), stream_mode="updates")
+        items: list[StreamMessage] = await source.pipe(
+            stage, ops.do_action(stand_still), ops.to_list()
+        )
+        return items
+
+    context.items = asyncio.run(asyncio.wait_for(main(), LIMIT))
+    (context.made,) = made
+
+
+@then("it has made no more than {most:d} chunks by then, and all of its chunks have come")
+def step_it_has_made_no_more_than_most_chunks_by_then(context: Context, most: int) -> None:
+    assert context.made <= most, context.made
+    assert len(context.items) == 501, len(context.items)
 
 
 def talking_by(*nodes: Any) -> Any:

@@ -398,6 +398,36 @@ def step_a_bridge_whose_limits_have_a_key_that_fails(
     open_accompanied(context, graph, n, where, limits=limits)
 
 
+@given(
+    "a bridge whose limits have a key that notes the parameters, "
+    'for the graph "{graph}" of models with {n:d} workers {where}'
+)
+def step_a_bridge_whose_limits_have_a_key_that_notes_the_parameters(
+    context: Context, graph: str, n: int, where: str
+) -> None:
+    context.parameters = parameters = dict[str, Any]()
+
+    def key(call: Any) -> str:
+        parameters.update(call.parameters)
+        return "any"
+
+    limits = Limits(ModelLimit(requests=10), key=key)
+    open_accompanied(context, graph, n, where, limits=limits)
+
+
+@when("a message calls the model")
+def step_a_message_calls_the_model(context: Context) -> None:
+    run = context.bridge.create_future_task(context.graph, {"n": 1})
+    assert run.result(LIMIT).status == "ok"
+
+
+@then('the key was given the parameter "{one}", and not the parameter "{other}"')
+def step_the_key_was_given_the_parameter_and_not_the_parameter(
+    context: Context, one: str, other: str
+) -> None:
+    assert one in context.parameters and other not in context.parameters, context.parameters
+
+
 @when("messages with the numbers 0 and 1 call the model")
 def step_messages_with_the_numbers_0_and_1_call_the_model(context: Context) -> None:
     make = context.bridge.create_future_task

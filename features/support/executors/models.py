@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from types import SimpleNamespace
 from typing import Any, TypedDict
 
@@ -19,6 +20,7 @@ __all__ = [
     "asking_in_a_thread",
     "asking_plainly",
     "asking_twice",
+    "asking_with_a_tool",
     "nested",
 ]
 
@@ -92,6 +94,13 @@ async def ask(state: Asked) -> Asked:
     return {"n": state["n"], "pid": os.getpid()}
 
 
+async def ask_with_a_tool(state: Asked) -> Asked:
+    """A lock cannot be pickled."""
+    model = model_of(state).bind(temperature=0.5, tool=threading.Lock())
+    await model.ainvoke(str(state["n"]))
+    return {"n": state["n"], "pid": os.getpid()}
+
+
 def ask_in_a_thread(state: Asked) -> Asked:
     model_of(state).invoke(str(state["n"]))
     return {"n": state["n"], "pid": os.getpid()}
@@ -105,6 +114,9 @@ async def ask_again(state: Asked) -> Asked:
 
 asking_twice = StateGraph(Asked).add_node("ask", ask_again).add_edge(START, "ask").compile()
 asking = StateGraph(Asked).add_node("ask", ask).add_edge(START, "ask").compile()
+asking_with_a_tool = (
+    StateGraph(Asked).add_node("ask", ask_with_a_tool).add_edge(START, "ask").compile()
+)
 asking_in_a_thread = (
     StateGraph(Asked).add_node("ask", ask_in_a_thread).add_edge(START, "ask").compile()
 )
