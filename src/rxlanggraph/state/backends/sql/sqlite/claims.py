@@ -216,7 +216,7 @@ def _claimed(
     *now: float,
 ) -> Sequence[Any] | None:
     moment = session.transaction_time
-    claimed = session.execute(statement, (worker, moment, moment + lease, *queue, *now)).fetchall()
+    claimed = session.query(statement, worker, moment, moment + lease, *queue, *now)
     if claimed:
         _mark_hot(session, queue)
     else:
