@@ -581,7 +581,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     When I run "rxlanggraph run graphs.py:divide --input in.jsonl <options>"
     Then the exit status is 4
     And standard error says "<reason>"
-    And standard error says "without a record: lines "
+    And standard error says "without a record: line"
     And standard error has no traceback
 
     Examples:
