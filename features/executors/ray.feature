@@ -3,6 +3,7 @@ Feature: Graphs in worker processes, as actors of Ray
 
   Scenario: A program changes one argument, and its graph is called in other processes
     Given a bridge for the graph "plain" with 2 workers of Ray
+    And calls are kept back for a worker that starts late
     When 200 messages with a number each go through the bridge
     Then each result is one more than its message
     And they come from 2 processes, and none from this one
@@ -82,12 +83,14 @@ Feature: Graphs in worker processes, as actors of Ray
 
   Scenario: A worker that is killed fails its runs alone, and the pool is whole again
     Given a bridge for the graph "meeting" with 2 workers of Ray
+    And calls are kept back for a worker that starts late
     When 4 messages are sent and begin, and one worker is killed
     Then 2 of them end with WorkerLostError, and the others with their results
     And 4 more messages are answered by 2 workers
 
   Scenario: With retries, the runs of a worker that is killed are repeated
     Given a bridge for the graph "meeting" with 2 workers of Ray, and 1 retries
+    And calls are kept back for a worker that starts late
     When 4 messages are sent and begin, and one worker is killed
     Then all of them end with their results, after 2 have begun once more
 
