@@ -48,11 +48,19 @@ Feature: Hooks receive the events of runs, and cannot harm them
       | max_concurrency=2, max_pending=4, overflow="drop_newest" | the loop stops   |
       | max_concurrency=2, max_pending=4, overflow="drop_oldest" | the bridge closes |
 
-  Scenario: The end of a run that is dropped while its time to start is over is that of its future
-    Given an open bridge on its own loop with max_concurrency=1, max_pending=1, overflow="drop_oldest"
+  Scenario Outline: A run that is <otherwise> in the middle of being <first> ends as its future does
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=2, overflow="drop_oldest"
     And hooks that write down every event
-    When a message is dropped, and its time limit is noticed in the middle of that
-    Then the hooks were told that it was rejected, once
+    When a message is <first>, and is <otherwise> in the middle of that
+    Then the hooks were told that it was <status>, once
+
+    Examples:
+      | first       | otherwise   | status      |
+      | dropped     | timed out   | rejected    |
+      | dropped     | interrupted | rejected    |
+      | interrupted | dropped     | interrupted |
+      | interrupted | timed out   | interrupted |
+      | timed out   | dropped     | timed_out   |
 
   Scenario Outline: Hooks hear of every event of a subscription of <operator>, also when it is disposed of
     Given an open bridge on its own loop with max_concurrency=2, max_pending=3

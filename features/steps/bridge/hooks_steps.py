@@ -22,6 +22,7 @@ from reactivex import operators as ops
 
 from rxlanggraph import StreamMessage, TimeLimits, errors, hooks
 from rxlanggraph.bridge import callbacks, reports
+from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.watched import WatchedBridge
 from support.bridge.bridges import answer, failure_of, listen, on_loop, send
 from support.bridge.graphs import State, graph_of, one_node
@@ -767,8 +768,20 @@ def step_none_of_the_runs_is_left(context: Context) -> None:
     assert len(context.kept) == len(context.runs)
 
 
-@when("a message is dropped, and its time limit is noticed in the middle of that")
-def step_a_message_is_dropped_and_its_time_limit_is_noticed(context: Context) -> None:
+# What another thread makes of a run that it ends for a reason of its own.
+_OTHERWISE: dict[str, Callable[[Run], StreamMessage]] = {
+    "dropped": lambda run: run.unanswered("rejected", errors.RunDroppedError("dropped")),
+    "interrupted": lambda run: run.unanswered(
+        "interrupted", errors.RunInterruptedError("interrupted")
+    ),
+    "timed out": lambda run: run.unanswered("timed_out", errors.RunTimeoutError("timed out")),
+}
+
+
+@when("a message is {first}, and is {otherwise} in the middle of that")
+def step_a_message_is_first_and_is_otherwise_in_the_middle_of_that(
+    context: Context, first: str, otherwise: str
+) -> None:
     bridge, gate = context.bridge, Gate()
     context.add_cleanup(gate.open)
 
@@ -776,25 +789,32 @@ def step_a_message_is_dropped_and_its_time_limit_is_noticed(context: Context) ->
         await gate.wait_async()
         return content
 
-    first = bridge.create_future_task(node, 0)
+    def send(value: int, **options: Any) -> Any:
+        return bridge.create_future_task(node, value, thread_id="t", **options)
+
+    def end_otherwise(run: Any) -> None:
+        # The future is resolved, and the hooks have not been told.
+        reports.report_end(run, _OTHERWISE[otherwise](run))
+
+    futures = [send(0)]
     on_loop(context)  # it has begun
-    limits = TimeLimits(start=LIMIT)
-    context.dropped = dropped = bridge.create_future_task(node, 1, timeout=limits)
-
-    def notice(_: object) -> None:
-        # What the loop does with a run whose time is over, if it comes to it just then.
-        dropped.expired = "start"
-        reports.report_end(dropped, dropped.unanswered("timed_out"))
-
-    dropped.add_done_callback(notice)
-    last = bridge.create_future_task(node, 2)
+    start = 0.001 if first == "timed out" else LIMIT
+    context.ended_twice = run = send(1, timeout=TimeLimits(start=start))
+    run.add_done_callback(end_otherwise)
+    if first == "dropped":
+        futures += [send(2), send(3)]
+    elif first == "interrupted":
+        futures.append(send(2, multitask_strategy="interrupt"))
+    status_of(run)
     gate.open()
-    assert [first.result(LIMIT).content, last.result(LIMIT).content] == [0, 2]
+    for future in futures:
+        status_of(future)
     _idle(context)
 
 
-@then("the hooks were told that it was rejected, once")
-def step_the_hooks_were_told_that_it_was_rejected_once(context: Context) -> None:
+@then("the hooks were told that it was {status}, once")
+def step_the_hooks_were_told_that_it_was_status_once(context: Context, status: str) -> None:
     ends = [event for event in context.recorder.events if isinstance(event, hooks.RunEnded)]
-    statuses = [event.result.status for event in ends if event.future is context.dropped]
-    assert statuses == ["rejected"], statuses
+    statuses = [event.result.status for event in ends if event.future is context.ended_twice]
+    assert statuses == [status], statuses
+    assert status_of(context.ended_twice) == status

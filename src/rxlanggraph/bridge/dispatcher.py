@@ -299,9 +299,6 @@ class Dispatcher:
         """See `Execution`: resolve the future of ``run``, which goes on to its real end."""
         assert run.task is not None
         result = run.unanswered(status, error, self._now() - run.since)
-        observed = run.observed
-        if observed is not None and not run.done():
-            observed.resolved_early = result
         # Callbacks run in the context of the run, as at its end: in a copy, because the original
         # may be entered at the moment.
         context_of(run.task).copy().run(run.resolve, result)

@@ -525,9 +525,6 @@ class Engine:
         results = [(run, run.unanswered("error", error)) for run in runs]
         for run, result in results:
             run.cut_off = True
-            observed = run.observed
-            if observed is not None and not run.done():
-                observed.resolved_early = result
             run.resolve(result, call_back=False)
         return results
 

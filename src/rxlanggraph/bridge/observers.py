@@ -14,7 +14,6 @@ from typing import TypeAlias
 from rxlanggraph.concurrency.user_code import contain, is_interrupt
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.hooks import AgentEnded, AgentStarted, Hooks, LoopBlocked, RunEvent
-from rxlanggraph.messages import StreamMessage
 
 __all__ = ["Event", "Listener", "Observed", "Observers"]
 
@@ -150,7 +149,7 @@ class Observed:
             told how long it has waited. Replaced with them.
     """
 
-    __slots__ = ("announced_by", "arrived", "begun", "by", "handed_over", "resolved_early")
+    __slots__ = ("announced_by", "arrived", "begun", "by", "handed_over")
 
     def __init__(self, observers: Observers, arrived: float) -> None:
         self.by = observers
@@ -159,7 +158,5 @@ class Observed:
         self.announced_by: int | None = None
         # Whether it was handed over, or is about to be. Written by its submitter; read by any.
         self.handed_over = False
-        # Whether it has begun; and what its future was resolved with before its end, by other code
-        # than its own. Written on the loop's thread, or after the end of the loop.
+        # Whether it has begun. Written on the loop's thread.
         self.begun = False
-        self.resolved_early: StreamMessage | None = None

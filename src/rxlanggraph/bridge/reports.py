@@ -113,11 +113,8 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
     if run.cancelled():
         if result.status != "cancelled":
             result = run.unanswered("cancelled")
-    elif run.rejection is not None and run.exception() is run.rejection:
-        # Dropped while the loop ended it for another reason, such as its time limit.
-        result = run.unanswered("rejected", run.rejection)
-    else:
-        result = observed.resolved_early or run.result_nowait() or result
+    else:  # two threads may end it for different reasons: what it was resolved with counts
+        result = run.result_nowait() or result
     duration, attempt = None, 0
     if observed.begun:
         duration, attempt = run.clock.now() - run.since, max(1, run.attempts)

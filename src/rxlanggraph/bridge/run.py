@@ -437,7 +437,7 @@ class Run(SharedLockFuture[StreamMessage]):
             if interrupt is not None:
                 raise_on_loop(interrupt)
         else:
-            self.set_outcome(None, failure, call_back=call_back)
+            self.set_outcome(result, failure, call_back=call_back)
 
     def reject(self, result: StreamMessage) -> None:
         """Resolve it with ``result``, which says that it was rejected, unless it is resolved.

@@ -165,7 +165,8 @@ class SharedLockFuture(Future[_T]):
         for the futures of every executor. Exceptions raised by callbacks do not propagate.
 
         Args:
-            result: What it is resolved with, if ``exception`` is None.
+            result: What it is resolved with, if ``exception`` is None; otherwise what
+                `result_nowait` returns.
             exception: What it is resolved with, if that is not None.
             call_back: False leaves the callbacks to the next call of this method.
 
@@ -278,7 +279,7 @@ class SharedLockFuture(Future[_T]):
         return self._exception
 
     def result_nowait(self) -> _T | None:
-        """Return the result if there is one, otherwise None. Any thread; never blocks."""
+        """Return the result that `set_outcome` was given, if any. Any thread; never blocks."""
         return self._result if self._settled() is _FINISHED else None
 
     def set_running_or_notify_cancel(self) -> bool:
