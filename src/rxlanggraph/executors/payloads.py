@@ -101,7 +101,7 @@ def dump_error(error: BaseException, dumps: Dumps) -> bytes:
     text = "".join(traceback.format_exception(error)).rstrip()
     chain: list[BaseException] = []
     each: BaseException | None = error
-    while each is not None and each not in chain:
+    while each is not None and not any(each is known for known in chain):  # `==` is the user's
         chain.append(each)
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
     return dumps(([_portable(each, dumps) for each in chain], text))

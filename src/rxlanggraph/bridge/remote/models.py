@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import pickle
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from time import monotonic
@@ -21,13 +20,15 @@ from typing import TYPE_CHECKING, Any
 from rxlanggraph.bridge.run import RunScope
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK
 from rxlanggraph.concurrency.forking import fork_safe_rlock
+from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
 from rxlanggraph.executors.companions import Link
-from rxlanggraph.executors.payloads import dump_error, load_error, loads
+from rxlanggraph.executors.payloads import Dumps, dump_error, load_error, loads
 from rxlanggraph.limits.gate import ModelGate, ModelLimit, Refusal, Ticket
 from rxlanggraph.limits.limiter import ModelCall, ticket_for
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.limits.waits import InThread, OnLoop
 from rxlanggraph.messages import StreamMessage
+from rxlanggraph.validation import check_seconds
 
 if TYPE_CHECKING:
     from rxlanggraph.limits.callbacks import RunCalls
@@ -42,14 +43,18 @@ class ModelsHere:
         scope: That of the run.
         rules: What applies to the models.
         tell: Tells the worker something.
+        dumps: Pickles errors for it.
     """
 
-    def __init__(self, scope: RunScope, rules: ModelRules, tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self, scope: RunScope, rules: ModelRules, tell: Callable[[Any], None], dumps: Dumps
+    ) -> None:
         assert scope.run is not None
         self._message = scope.run.message
         self._clock = scope.run.clock
         self._rules = rules
         self._tell = tell
+        self._dumps = dumps
         # By the number that the worker has given it: calls that wait, and those that may go.
         self._waiting: dict[int, asyncio.Task[None]] = {}
         self._open: dict[int, tuple[ModelGate, Ticket]] = {}
@@ -90,7 +95,7 @@ class ModelsHere:
             ticket = ticket_for(
                 call, gate.limit, limits.count_tokens, self._clock, wait, inner=inner
             )
-        except Exception as error:  # of the functions of the limits
+        except BaseException as error:  # of the functions of the limits
             self._refuse(number, error)
             return
         if wait is None:
@@ -104,20 +109,25 @@ class ModelsHere:
     async def _enter(self, number: int, gate: ModelGate, ticket: Ticket, wait: OnLoop) -> None:
         try:
             await gate.enter_async(ticket, wait)
-        except Exception as error:
-            self._refuse(number, error)
-        else:
             self._open[number] = gate, ticket
             self._let_go(number)
+        except GeneratorExit:  # the loop is closed
+            raise
+        except BaseException as error:  # a cancellation may be that of the limits' state
+            self._refuse(number, error)
         finally:
             self._waiting.pop(number, None)
 
     def _let_go(self, number: int) -> None:
         assert self._rules.limits is not None
-        self._tell((number, self._rules.limits.time(), None))
+        now = self._rules.limits.time()
+        check_seconds("what time returns", now)
+        self._tell((number, now, None))
 
-    def _refuse(self, number: int, error: Exception) -> None:
-        self._tell((number, 0.0, dump_error(error, pickle.dumps)))
+    def _refuse(self, number: int, error: BaseException) -> None:
+        self._tell((number, 0.0, dump_error(error, self._dumps)))
+        if is_interrupt(error):
+            raise_on_loop(error)
 
     def end(self) -> None:
         """Give everything back that the call has not: its worker may be lost."""
@@ -171,7 +181,9 @@ class ModelsThere:
         self._calls.abandon()
 
     def leave(self) -> None:
-        """End what has not told its end."""
+        """End what has not told its end; what is left behind would never have an answer."""
+        if self._limits:
+            self._calls.abandon()
         self._calls.end()
 
 
