@@ -111,9 +111,7 @@ class ModelsHere:
             await gate.enter_async(ticket, wait)
             self._open[number] = gate, ticket
             self._let_go(number)
-        except GeneratorExit:  # the loop is closed
-            raise
-        except BaseException as error:  # a cancellation may be that of the limits' state
+        except Exception as error:
             self._refuse(number, error)
         finally:
             self._waiting.pop(number, None)
