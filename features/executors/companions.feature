@@ -152,6 +152,16 @@ Feature: Hooks, limits, usage and lanes of a bridge apply to graphs in worker pr
     When a message calls the model
     Then the key was given the parameter "temperature", and not the parameter "tool"
 
+  Scenario: A call whose messages cannot be pickled fails with the reason
+    Given a bridge that counts usage and allows 1 calls at once, for the graph "asking_with_a_lock" of models with 1 workers in this process
+    When a message calls the model in vain
+    Then InvalidTypeError is raised, which says "the messages to a model cannot be sent to its limits"
+
+  Scenario: A call whose parameter takes long to pickle holds up no other call
+    Given a bridge with limits, for a graph of two calls, of which one is pickled after the answer of the other
+    When a message is sent to it
+    Then both calls are made
+
   # -- lanes -------------------------------------------------------------------------------------
 
   Scenario: Bridges with workers that share their lanes take turns on a thread

@@ -430,6 +430,47 @@ def step_the_key_was_given_the_parameter_and_not_the_parameter(
     assert one in context.parameters and other not in context.parameters, context.parameters
 
 
+@given(
+    "a bridge with limits, for a graph of two calls, "
+    "of which one is pickled after the answer of the other"
+)
+def step_a_bridge_with_limits_for_a_graph_of_two_calls(context: Context) -> None:
+    begun, answered = Gate(), Gate()
+
+    class Parameter:
+        def __reduce__(self) -> Any:
+            begun.open()
+            answered.wait()
+            return int, ()
+
+    def ask_first(_: models.Asked) -> models.Asked:
+        models.MeetingModel(port=0).bind(parameter=Parameter()).invoke("1")
+        return {}
+
+    def ask_second(_: models.Asked) -> models.Asked:
+        begun.wait()
+        models.MeetingModel(port=0).invoke("2")
+        answered.open()
+        return {}
+
+    builder = StateGraph(models.Asked)
+    for node in (ask_first, ask_second):
+        builder.add_node(node.__name__, node).add_edge(START, node.__name__)
+    graph = builder.compile()
+    context.limits = Limits(ModelLimit(concurrency=2))
+    open_bridge(context, InProcessExecutor(lambda: graph, workers=1), graph, limits=context.limits)
+
+
+@when("a message is sent to it")
+def step_a_message_is_sent_to_it(context: Context) -> None:
+    context.result = context.bridge.create_future_task(context.graph, {"n": 1}).result(LIMIT)
+
+
+@then("both calls are made")
+def step_both_calls_are_made(context: Context) -> None:
+    assert context.limits.statistics()["small"].calls == 2
+
+
 @when("messages with the numbers 0 and 1 call the model")
 def step_messages_with_the_numbers_0_and_1_call_the_model(context: Context) -> None:
     make = context.bridge.create_future_task
@@ -544,11 +585,13 @@ def step_that_call_waits_for_the_limits_and_the_other_node_fails(context: Contex
         sides = [ModelsThere(limits=True, counts=True)]
         asked = RemoteCall(("ainvoke",), False, ({"n": 1}, None), {}, {}, sides)
         happened = []
-        async with asyncio.timeout(LIMIT):
-            async for events in context.host.execute([(1, dump_call(asked, pickle.dumps))]):
-                happened += events
-                context.gate.open()
-        await context.host.close()
+        try:
+            async with asyncio.timeout(LIMIT):
+                async for events in context.host.execute([(1, dump_call(asked, pickle.dumps))]):
+                    happened += events
+                    context.gate.open()
+        finally:
+            await context.host.close()  # lets a thread go that still waits
         return happened
 
     context.events = asyncio.run(main())

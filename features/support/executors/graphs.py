@@ -81,7 +81,7 @@ class ComparedError(Exception):
     __hash__ = Exception.__hash__
 
     def __eq__(self, other: object) -> bool:
-        return self.args == other.args  # type: ignore[attr-defined]
+        return bool(self.args == other.number)  # type: ignore[attr-defined]
 
 
 async def fail(state: State) -> State:

@@ -21,6 +21,7 @@ from rxlanggraph.bridge.run import RunScope
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
+from rxlanggraph.errors import InvalidTypeError, error_text
 from rxlanggraph.executors.companions import Link
 from rxlanggraph.executors.payloads import Dumps, dump_error, load_error, loads
 from rxlanggraph.limits.gate import ModelGate, ModelLimit, Refusal, Ticket
@@ -225,7 +226,8 @@ class _AskedLimits:
     def gate_of(self, call: ModelCall) -> _AskedGate:
         with self.lock:
             self._numbers += 1
-            return _AskedGate(self, self._numbers, call)
+            number = self._numbers
+        return _AskedGate(self, number, call)  # pickles, which may call code of the user's
 
     def wait_for(self, gate: _AskedGate) -> None:
         with self.lock:
@@ -339,12 +341,22 @@ class _AskedGate:
 
 
 def _described(call: ModelCall, link: Link) -> bytes:
-    """Pickle ``call`` without its message; parameters for which that fails are left out."""
+    """Pickle ``call`` without its message; parameters for which that fails are left out.
+
+    Raises:
+        InvalidTypeError: What the model is asked cannot be pickled.
+    """
     try:
         return link.dumps((call.model, call.messages, call.parameters, call.metadata))
     except Exception:
         parameters, metadata = (_portable(each, link) for each in (call.parameters, call.metadata))
+    try:
         return link.dumps((call.model, call.messages, parameters, metadata))
+    except Exception as error:
+        raise InvalidTypeError(
+            "the messages to a model cannot be sent to its limits, which are in another process, "
+            f"because they cannot be pickled: {error_text(error)}"
+        ) from error
 
 
 def _portable(values: Mapping[str, Any], link: Link) -> dict[str, Any]:
