@@ -167,6 +167,11 @@ Feature: What is common to executors, whatever starts their workers
     When a call of it is cancelled before it arrives
     Then the call is cancelled, and the function was not called
 
+  Scenario: Of a batch that is cancelled before it has arrived, however large it is, no call begins
+    Given a host of a sync function that waits, for 11000 calls
+    When a batch of 11000 calls is cancelled before it arrives
+    Then all 11000 calls are cancelled, and the function was not called
+
   Scenario: A call that is cancelled again and again while its graph saves has ended
     Given a host of a graph whose saver waits
     When a call of it is cancelled while it saves, again and again

@@ -177,7 +177,8 @@ def step_their_futures_are_cancelled_and_each_has_cleaned_up(context: Context) -
 
 
 @given("a host of a sync function that waits")
-def step_a_host_of_a_sync_function_that_waits(context: Context) -> None:
+@given("a host of a sync function that waits, for {most:d} calls")
+def step_a_host_of_a_sync_function_that_waits(context: Context, most: int = 4) -> None:
     context.begun, context.gate = Gate(), Gate()
 
     def function(_: object) -> str:
@@ -185,7 +186,7 @@ def step_a_host_of_a_sync_function_that_waits(context: Context) -> None:
         context.gate.wait()
         return "done"
 
-    context.host = GraphHost(lambda: function, (), 4, pickle.dumps)
+    context.host = GraphHost(lambda: function, (), most, pickle.dumps)
 
 
 @when("a call of it is cancelled")
@@ -292,6 +293,33 @@ def step_a_call_of_it_is_cancelled_while_it_saves_again_and_again(context: Conte
 @then("the call has ended as cancelled")
 def step_the_call_has_ended_as_cancelled(context: Context) -> None:
     assert context.events == [(1, "cancelled", b"")], context.events
+
+
+@when("a batch of {count:d} calls is cancelled before it arrives")
+def step_a_batch_of_calls_is_cancelled_before_it_arrives(context: Context, count: int) -> None:
+    context.add_cleanup(context.gate.open)
+
+    async def main() -> list[Any]:
+        assert (await context.host.open())[0] == "open"
+        context.host.control([("cancel", key, 0) for key in range(count)])
+        await asyncio.sleep(0)
+        data = dump_call(RemoteCall((), False, (None,), {}, {}), pickle.dumps)
+        happened = []
+        async for events in context.host.execute([(key, data) for key in range(count)]):
+            happened += events
+            context.gate.open()
+        await context.host.close()
+        return happened
+
+    context.events = asyncio.run(main())
+
+
+@then("all {count:d} calls are cancelled, and the function was not called")
+def step_all_calls_are_cancelled_and_the_function_was_not_called(
+    context: Context, count: int
+) -> None:
+    assert context.events == [(key, "cancelled", b"") for key in range(count)]
+    assert not context.begun.is_open
 
 
 @given("a host of a graph that meets")

@@ -31,8 +31,8 @@ WINDOW = 16
 """Chunks that a call may be ahead of who reads them. As many as `astream` buffers."""
 # Threads beside one for each call: as many as for the runs of a bridge.
 _SPARE_THREADS = 31
-# Cancellations that have overtaken their call. More are forgotten: the oldest are of calls that had
-# ended already.
+# Cancellations that have overtaken their call, beside one for each call. More are forgotten: the
+# oldest are of calls that had ended already.
 _EARLY = 10_000
 
 _current: ContextVar[_HostedCall | None] = ContextVar("rxlanggraph_hosted_call", default=None)
@@ -245,7 +245,7 @@ class GraphHost:
                     call.companions[index].hear(what)
             elif call is None:
                 self._early[key] = None
-                if len(self._early) > _EARLY:
+                if len(self._early) > self._max_calls + _EARLY:
                     del self._early[next(iter(self._early))]
             else:
                 call.cancel()
