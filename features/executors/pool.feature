@@ -127,6 +127,7 @@ Feature: What is common to executors, whatever starts their workers
       | 2      | OwnError   | one and two, the second being two |
       | 3      | RunError   | LookupError (which cannot be pickled): ('not to be sent', |
       | 4      | ComparedError | not to be compared          |
+      | 5      | ExceptionGroup | two of them (2 sub-exceptions) |
 
   Scenario: A plain function that raises StopIteration fails its run, as without an executor
     Given a bridge for the graph "stopping" with 1 workers in this process

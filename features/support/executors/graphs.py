@@ -96,6 +96,8 @@ async def fail(state: State) -> State:
         raise OwnError("one", "two")
     if state["n"] == 4:
         raise ComparedError("not to be compared") from KeyError("its cause")
+    if state["n"] == 5:
+        raise ExceptionGroup("two of them", [OwnError("one", "two"), KeyError("no such key")])
     raise LookupError("not to be sent", threading.Lock())
 
 

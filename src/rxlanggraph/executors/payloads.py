@@ -134,12 +134,20 @@ class _Bare:
     def __reduce__(self) -> tuple[Any, ...]:
         error, dumps = self._error, self._dumps
         state = {name: value for name, value in vars(error).items() if not _fails(value, dumps)}
+        if isinstance(error, BaseExceptionGroup):
+            group = [_portable(each, dumps) for each in error.exceptions]
+            return _made_again, (type(error), (error.message,), state, group)
         return _made_again, (type(error), error.args, state)
 
 
 def _made_again(
-    kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
+    kind: type[BaseException],
+    args: tuple[Any, ...],
+    state: dict[str, Any],
+    group: Sequence[bytes] | None = None,
 ) -> BaseException:
+    if group is not None:
+        args = (*args, [loads(each) for each in group])
     error = kind.__new__(kind, *args)
     vars(error).update(state)
     return error
