@@ -121,15 +121,16 @@ Feature: Hooks, limits, usage and lanes of a bridge apply to graphs in worker pr
     Then the first one has its result, and the other one has the KeyError of the key
 
   Scenario Outline: What the functions of limits do wrong is the error of the run: <what>
-    Given a bridge whose limits have <what>, for the graph "asking" of models with 1 workers in this process
+    Given a bridge whose limits have <what>, for the graph "<graph>" of models with 1 workers in this process
     When a message calls the model in vain
     Then <error> is raised, which says "<words>"
 
     Examples:
-      | what                         | error                | words                       |
-      | a key that raises a CancelledError | NodeCancelledError | raised asyncio.CancelledError |
-      | a time that raises an error  | OSError              | no clock                    |
-      | a time that returns nothing  | InvalidArgumentError | what time returns must be a number of seconds |
+      | what                               | graph              | error                | words                         |
+      | a key that raises a CancelledError | asking             | NodeCancelledError   | raised asyncio.CancelledError |
+      | a key that raises an OSError       | asking_on_the_loop | RunError             | no key                        |
+      | a time that raises an error        | asking             | OSError              | no clock                      |
+      | a time that returns nothing        | asking             | InvalidArgumentError | what time returns must be a number of seconds |
 
   Scenario: An error of the limits is pickled as all that goes to workers
     Given a bridge whose limits have a key that raises an error of its program, for the graph "asking" of models with 1 workers in this process

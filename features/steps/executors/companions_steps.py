@@ -489,6 +489,10 @@ def cancelled_key(_: Any) -> str:
     raise asyncio.CancelledError
 
 
+def missing_key(_: Any) -> str:
+    raise OSError("no key")
+
+
 def stopped_clock() -> float:
     raise OSError("no clock")
 
@@ -499,16 +503,20 @@ def program_key(_: Any) -> str:
 
 WRONG: dict[str, dict[str, Any]] = {
     "a key that raises a CancelledError": {"key": cancelled_key},
+    "a key that raises an OSError": {"key": missing_key},
     "a key that raises an error of its program": {"key": program_key},
     "a time that raises an error": {"time": stopped_clock},
     "a time that returns nothing": {"time": lambda: None},
 }
 
 
-@given('a bridge whose limits have {what}, for the graph "asking" of models with 1 workers {where}')
-def step_a_bridge_whose_limits_have(context: Context, what: str, where: str) -> None:
+@given(
+    'a bridge whose limits have {what}, for the graph "{graph}" of models with 1 workers '
+    "in this process"
+)
+def step_a_bridge_whose_limits_have(context: Context, what: str, graph: str) -> None:
     limits = Limits(ModelLimit(requests=10), **WRONG[what])
-    open_accompanied(context, "asking", 1, where, limits=limits)
+    open_accompanied(context, graph, 1, "in this process", limits=limits)
 
 
 @given("its executor can pickle that error")

@@ -18,6 +18,7 @@ __all__ = [
     "OverloadedError",
     "asking",
     "asking_in_a_thread",
+    "asking_on_the_loop",
     "asking_plainly",
     "asking_twice",
     "asking_with_a_lock",
@@ -113,6 +114,10 @@ def ask_in_a_thread(state: Asked) -> Asked:
     return {"n": state["n"], "pid": os.getpid()}
 
 
+async def ask_on_the_loop(state: Asked) -> Asked:
+    return ask_in_a_thread(state)
+
+
 async def ask_again(state: Asked) -> Asked:
     """The first answer needs no word of the driver's."""
     await model_of({**state, "port": 0}).ainvoke("1")
@@ -126,6 +131,9 @@ asking_with_a_tool = (
 )
 asking_with_a_lock = (
     StateGraph(Asked).add_node("ask", ask_with_a_lock).add_edge(START, "ask").compile()
+)
+asking_on_the_loop = (
+    StateGraph(Asked).add_node("ask", ask_on_the_loop).add_edge(START, "ask").compile()
 )
 asking_in_a_thread = (
     StateGraph(Asked).add_node("ask", ask_in_a_thread).add_edge(START, "ask").compile()

@@ -97,6 +97,8 @@ class ModelsHere:
                 call, gate.limit, limits.count_tokens, self._clock, wait, inner=inner
             )
         except BaseException as error:  # of the functions of the limits
+            if not waits:  # the call is made already: its run fails
+                raise
             self._refuse(number, error)
             return
         if wait is None:
