@@ -513,7 +513,7 @@ class BaseAgent:
         reset: bool,
         limits_wait: bool = True,
     ) -> Any:
-        """Do ``run`` after the runs before it; ``limits_wait``: ``seconds`` cover that wait too."""
+        """Do ``run`` in its turn. ``seconds`` limits it, and with ``limits_wait`` the wait too."""
         if run.reentrant:
             raise AgentBusyError(
                 f"{self!r} was asked by its own run, which would wait for itself; "

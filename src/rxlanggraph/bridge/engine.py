@@ -1,6 +1,6 @@
-"""Engine: all that is behind a bridge, the way of a message into it, and its end.
+"""Engine: the parts behind a bridge, the way of a message to its loop, and the end of both.
 
-Threads meet the loop in `LoopInbox` alone: what is here may be called from any thread, unless it
+Threads meet the loop in `LoopInbox` alone: everything here may be called from any thread, unless it
 says otherwise. What happens on the loop is in `Dispatcher`.
 
 Invariants kept here (numbers as in docs/design.md): 1 and 2. A run whose loop is gone, or pauses,
@@ -22,7 +22,7 @@ from rxlanggraph.bridge.admission import AdmissionLimiter, next_reservation
 from rxlanggraph.bridge.deadlocks import LoopThread, dedicated_to
 from rxlanggraph.bridge.dispatcher import Dispatcher
 from rxlanggraph.bridge.graph_loops import GraphLoops
-from rxlanggraph.bridge.graphs.configs import context_of_its_own
+from rxlanggraph.bridge.graphs.configs import context_for_run
 from rxlanggraph.bridge.graphs.interrupts import UnnamedAnswers
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.lanes import ThreadLanes
@@ -99,7 +99,7 @@ class Engine:
         # The one lock of a bridge, shared by all its parts: a leaf, held for a few assignments at a
         # time. There is only one, so that a waiting thread knows what to release (see
         # lock_released); it is an RLock by invariant 5. Guards _started here, which is only ever
-        # set; where it is read without the lock, nothing else counts as visible by that.
+        # set; a read of it without the lock makes nothing else visible.
         self.lock = fork_safe_rlock()
         self.max_concurrency = max_concurrency
         self.clock = clock
@@ -223,7 +223,7 @@ class Engine:
                 of one thread, the second could otherwise end before the first one's submitter has
                 added its callback.
         """
-        run = Run(message, options, context_of_its_own(), self.inbox, owner, callbacks=callbacks)
+        run = Run(message, options, context_for_run(), self.inbox, owner, callbacks=callbacks)
         if options.adapter.takes_answers:
             self._answers.given(run)
         observers = self.listeners.observers
@@ -542,7 +542,7 @@ class Engine:
 
         Those of runs that have not begun do not begin. All others go on.
         """
-        self._dispatcher.draining = True
+        self._dispatcher.begin_draining()
         loop = self.inbox.loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed: nothing runs there
@@ -595,13 +595,13 @@ class Engine:
         return self.registry.wait_idle(timeout)
 
     def wait_stopped(self, timeout: float | None) -> None:
-        """Wait until the loop has ended or was given back, at most ``timeout`` seconds."""
+        """Wait until the loop has ended or was given back, at most ``timeout`` seconds. Blocks."""
         with lock_released(self.lock), contextlib.suppress(TimeoutError):
             self.host.stopped.result(timeout)
         self.listeners.join_watch(timeout)
 
     def stopped(self) -> list[Future[None]]:
-        """What is done when the loop has ended, or was given back. Any thread; never blocks."""
+        """Return futures of the end, or return, of the loop, and of the end of its watch."""
         watch_ended = self.listeners.watch_ended()
         return [self.host.stopped] if watch_ended is None else [self.host.stopped, watch_ended]
 

@@ -2,7 +2,7 @@
 
 It makes the attempts, limits their time, and determines the run's status from how they end. What
 breaks without that: a timeout, a cancellation and a ``CancelledError`` of the graph's own look
-alike to the caller. The engine starts a run here, and is called when it has ended.
+alike to the caller. The `Dispatcher` starts a run here, and is called when it has ended.
 """
 
 from __future__ import annotations

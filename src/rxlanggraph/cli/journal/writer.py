@@ -185,7 +185,7 @@ class JournalWriter:
     # -- writing the missing records ---------------------------------------------------------
 
     def _copy(self) -> bool:
-        """Write the missing records; return whether none is missing any more."""
+        """Write the missing records; return whether all are written."""
         self._window, self._unread, self._ready = {}, {}, {}
         self._due.clear()
         source = self._input.open()
@@ -286,7 +286,7 @@ class JournalWriter:
         ending = self._ending.is_set()
         if not ending and (progress is self._searched or not self._lacks(progress)):
             return 0
-        found, size, numbers = 0, min(_FIRST_CHUNK, _CHUNK), iter(list(self._unread))
+        found, size, numbers = 0, _FIRST_CHUNK, iter(list(self._unread))
         while chunk := list(islice(numbers, size)):
             results = self._read(chunk, any_failed=ending or self._last_progress.stats.dead > 0)
             found += results
