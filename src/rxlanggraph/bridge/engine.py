@@ -105,8 +105,7 @@ class Engine:
         self.clock = clock
         self.registry = RunRegistry(lock=self.lock, inside=current_run, clock=clock)
         self.threads = RunThreads(name, self.lock, spare_threads)
-        self.inbox = LoopInbox(self.registry, self.loop_stopped, self.lock, clock)
-        self.inbox.max_concurrency = max_concurrency
+        self.inbox = LoopInbox(self.registry, self.loop_stopped, self.lock, max_concurrency, clock)
         self.admission = AdmissionLimiter(max_pending, self.lock, overflow, name, clock)
         self._answers = UnnamedAnswers(self.lock)
         self.name = name
