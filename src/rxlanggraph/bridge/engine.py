@@ -56,7 +56,7 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """Everything of a bridge behind its public API.
+    """Everything behind the public API of a bridge.
 
     The loop's thread refers to this and not to the bridge, so that a bridge that is dropped
     unclosed can be collected, and then ends its loop.
@@ -71,8 +71,8 @@ class Engine:
         spare_threads: How many worker threads there may be in addition to one for each run.
         lanes: The lanes that are shared with other processes; None if there are none.
         models: What applies to the models that runs call; None if nothing does.
-        workers: Where the graphs are called; None on the loop.
-        loops: On how many loops in threads they are called; 1 on the bridge's own.
+        workers: Where the graphs are called; None: on the loop.
+        loops: On how many loops in threads they are called; 1: on the bridge's own.
         clock: By which the bridge measures time.
         host_of: Makes the host of a loop of another kind; None for one that is owned or adopted.
     """
@@ -183,7 +183,7 @@ class Engine:
         bounded, may_wait = self.admission.bounded, self.admission.overflow == "block"
         if not bounded or not may_wait or run.message.status != "ok":
             return self.send(run)
-        # Until this goes on, which it does not while other code blocks the loop.
+        # It waits for this loop, too, which does not turn while other code blocks it.
         loop = LoopThread(asyncio.get_running_loop())
         run.withheld_by = lambda _: (loop,)
         try:
@@ -321,7 +321,7 @@ class Engine:
                 _raise_if(report_end(run, result))
 
     def _report_refusal(self, run: Run, error: BaseException) -> None:
-        """Tell hooks of the end of ``run``, which its submitter does not get. Any thread."""
+        """Tell hooks of the end of ``run``, whose submitter gets an error instead. Any thread."""
         status: Status = "rejected" if isinstance(error, Exception) else "cancelled"
         _raise_if(report_end(run, run.unanswered(status, error)))
 
@@ -421,7 +421,7 @@ class Engine:
         return loop
 
     def why_closed(self) -> BridgeClosedError | LoopUnavailableError:
-        """Make the error of what comes too late. Any thread; never blocks."""
+        """Make the error for a call that comes too late. Any thread; never blocks."""
         if self.registry.state == "open":
             return LoopUnavailableError(
                 f"the event loop of the bridge {self.name} has ended; make a new bridge"
@@ -450,7 +450,7 @@ class Engine:
             _raise_if(report_end(run, run.unanswered("cancelled")))
 
     def was_cut_off(self, run: Run) -> bool:
-        """Whether ``run``, which has ended, was ended by its loop or by the close of the bridge."""
+        """Whether ``run``, which has ended, ended because of its loop, or of its bridge's close."""
         return run.cut_off or (run.cancelled() and self.registry.state != "open")
 
     def _start(self) -> None:
@@ -539,7 +539,7 @@ class Engine:
     def request_drain(self) -> None:
         """Ask the graphs that can go on later to stop between supersteps. Any thread; never blocks.
 
-        Those of runs that have not begun do not begin. All others go on.
+        Their runs that have not begun do not begin. All other runs go on.
         """
         self._dispatcher.begin_draining()
         loop = self.inbox.loop

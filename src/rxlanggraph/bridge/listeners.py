@@ -67,7 +67,7 @@ class Listeners:
             self.observers = Observers(left) if left else None
 
     def add_to_runs_in_flight(self, listener: Listener) -> None:
-        """Tell ``listener`` of the rest of the runs that have arrived before it, too.
+        """Tell ``listener`` also of what is still to happen to runs that had arrived before it.
 
         Any thread; never blocks: the loop does it soon.
         """

@@ -80,7 +80,7 @@ class Phase(enum.Enum):
 
 
 class ChunkSink(Protocol):
-    """Where the chunks of one run go that is executed as a stream."""
+    """Where the chunks of a run that is executed as a stream go."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:

@@ -124,8 +124,8 @@ class JournalWriter:
     def note_answered(self, line: int, result: LineResult) -> None:
         """Report that this process has answered a line, and the answer is in the journal.
 
-        Any thread; never blocks. Few and short results are kept here: so a writer that is held up,
-        by a pipe or a lock, takes no more and more memory.
+        Any thread; never blocks. Only few and short results are kept here, so that a writer that is
+        held up, by a pipe or a lock, does not fill the memory.
         """
         is_kept = len(self._reported) < _WINDOW and len(result.text) <= _REPORTED_CHARACTERS
         self._reported.append((line, result if is_kept else None))
