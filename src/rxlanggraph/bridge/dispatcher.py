@@ -109,7 +109,11 @@ class Dispatcher:
         self._execution.draining = True
 
     def process(self, run: Run) -> None:
-        """Take up ``run``, or its end, as the inbox brings it."""
+        """Take up ``run``, or its end, as the inbox brings it.
+
+        It may take its first step in here. If it fails in that, the traceback refers to the frames
+        from here to `_start_run`, and so they drop the run: it would refer to itself.
+        """
         watch = self._listeners.watch
         if watch is not None:
             watch.wake()
@@ -121,6 +125,7 @@ class Dispatcher:
                     run.task.cancel()
             else:
                 self._forget_unstarted(run)
+        del run
 
     def _forget_unstarted(self, run: Run) -> None:
         # Also if it ended before it was registered, as a run that is cancelled between the two.
@@ -145,6 +150,7 @@ class Dispatcher:
             self._enqueue(run)
         else:
             self._multitasking.admit(run)
+        del run
 
     def _remove(self, run: Run) -> None:
         self._scheduler.discard(run)
@@ -155,6 +161,7 @@ class Dispatcher:
             self._start_run(run, in_place=False)
         elif self._scheduler.free:
             self._start_ready()
+        del run
 
     def drain(self) -> None:
         """Ask the runs that can go on later to stop; those that have not begun do not begin."""
@@ -280,6 +287,7 @@ class Dispatcher:
         else:
             if run.task is None and not task.done():  # its first step is still to come
                 task.add_done_callback(partial(self._never_began, run))
+        del run
 
     def _pass_on(self, run: Run, result: StreamMessage) -> None:
         enter_scope(run)  # its callbacks are downstream of this run, as of any other

@@ -219,6 +219,7 @@ class LoopInbox:
                         return False
             else:
                 self.process(run)
+                del run  # see the dispatcher's `process`
         return True
 
     def _drained(self, drain: _Drain, future: Future[None]) -> None:
