@@ -111,8 +111,8 @@ class Dispatcher:
     def process(self, run: Run) -> None:
         """Take up ``run``, or its end, as the inbox brings it.
 
-        It may take its first step in here. If it fails in that, the traceback refers to the frames
-        from here to `_start_run`, and so they drop the run: it would refer to itself.
+        The run may take its first step in here. If that fails, the traceback of its error refers to
+        the frames from here to `_start_run`. They drop the run, which would refer to itself.
         """
         watch = self._listeners.watch
         if watch is not None:
