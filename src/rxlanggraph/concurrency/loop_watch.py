@@ -96,8 +96,8 @@ class LoopWatch:
         self._is_busy = is_busy
         self._on_blocked = on_blocked
         # A leaf, with an RLock: a signal handler may enter in the loop's thread. Guards the rest,
-        # but that `wake` reads `_awake` without it: work arrives under another lock, which `is_busy`
-        # takes after `_awake` was set to False. So one of the two sees the other.
+        # but that `wake` reads `_awake` without it: work arrives under another lock, and `is_busy`
+        # takes that after `_awake` was set to False. So one of the two sees the other.
         self._changed = threading.Condition(fork_safe_rlock())
         self._awake = False
         self._stopping = False
