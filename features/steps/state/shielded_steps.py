@@ -134,7 +134,7 @@ class Endless(Call):
 
 @when("a shielded call is cancelled, and {who} again during an endless undo")
 def step_a_shielded_call_is_cancelled_and_who_again(context: Context, who: str) -> None:
-    patch(context, tasks, "_UNDO_SECONDS", 0.01 if who == "its caller" else 1000.0)
+    patch(context, tasks, "GRACE_SECONDS", 0.01 if who == "its caller" else 1000.0)
     cancel_again(context, Endless(), also=who == "all tasks of the loop")
 
 

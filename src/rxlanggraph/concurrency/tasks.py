@@ -19,6 +19,7 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 __all__ = [
+    "GRACE_SECONDS",
     "EagerTaskStarter",
     "close_left_behind",
     "retrieve_exception",
@@ -31,9 +32,11 @@ __all__ = [
 _T = TypeVar("_T")
 # Tasks put in front of the loop's queue in a row. A guess, low enough not to starve the queue.
 _MAX_IN_A_ROW = 64
-# Seconds that an undo may still take once its caller is cancelled again. A guess: longer than a
-# server takes to answer, short enough to wait for at the end of a program.
-_UNDO_SECONDS = 5.0
+GRACE_SECONDS = 5.0
+"""Seconds that an undo may still take once its caller is cancelled again.
+
+A guess: longer than a server takes to answer, short enough to wait for at the end of a program.
+"""
 
 
 def start_eagerly(
@@ -55,18 +58,22 @@ def start_eagerly(
 
 
 async def run_shielded(
-    call: Coroutine[Any, Any, _T], undo: Callable[[_T], Awaitable[object]] | None = None
+    call: Coroutine[Any, Any, _T],
+    undo: Callable[[_T], Awaitable[object]] | None = None,
+    *,
+    seconds: float = 0.0,
 ) -> _T:
     """Await ``call``, which runs to its end even if the caller is cancelled meanwhile.
 
     If cancelled, it waits for that end, undoes the call with ``undo``, and only then raises
-    CancelledError: so a cancelled call has no effect. If cancelled once more before that end, or
-    together with all tasks of the loop, it cancels the call itself. The undo goes on, as `run_undo`
-    says.
+    CancelledError: so a cancelled call has no effect. If cancelled once more before that end, it
+    cancels the call itself ``seconds`` later; together with all tasks of the loop, the call is
+    cancelled at once. The undo goes on, as `run_undo` says.
 
     Args:
         call: The call, as a coroutine.
         undo: Undoes the call, given its result; None: the effect stays.
+        seconds: See above; `GRACE_SECONDS` for a call that would leave something behind.
 
     Raises:
         BaseException: Whatever the call raised, or ``undo``.
@@ -77,7 +84,7 @@ async def run_shielded(
     try:
         await ended
     except asyncio.CancelledError:
-        await _outlast(task, 0.0)
+        await _outlast(task, seconds)
         call.close()  # if its task was cancelled before the first step, it was never awaited
         # Retrieve the exception, as asyncio logs those that are never retrieved.
         failed = task.cancelled() or task.exception() is not None
@@ -110,7 +117,7 @@ async def run_undo(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
         await undo(done)
 
     task = start_eagerly(undone())
-    await _outlast(task, _UNDO_SECONDS)
+    await _outlast(task, GRACE_SECONDS)
     if not task.cancelled():
         task.result()
 
