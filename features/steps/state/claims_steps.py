@@ -10,6 +10,7 @@ from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
+from rxlanggraph.concurrency import tasks
 from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import Claim, leases
@@ -357,6 +358,7 @@ def step_its_completion_is_cancelled_while_a_renewal_ends_which(context: Context
         await claim.complete()
 
     patch(context, server, "task_renew", slow_to_end)
+    patch(context, tasks, "_GRACE_SECONDS", 0.0)
     world(context).run(work())
 
 

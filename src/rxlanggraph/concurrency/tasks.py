@@ -19,7 +19,6 @@ from contextvars import Context
 from typing import Any, TypeVar
 
 __all__ = [
-    "GRACE_SECONDS",
     "EagerTaskStarter",
     "close_left_behind",
     "retrieve_exception",
@@ -32,11 +31,9 @@ __all__ = [
 _T = TypeVar("_T")
 # Tasks put in front of the loop's queue in a row. A guess, low enough not to starve the queue.
 _MAX_IN_A_ROW = 64
-GRACE_SECONDS = 5.0
-"""Seconds that an undo may still take once its caller is cancelled again.
-
-A guess: longer than a server takes to answer, short enough to wait for at the end of a program.
-"""
+# Seconds that a call or its undo may still take once its caller is cancelled again. A guess: longer
+# than a server takes to answer, short enough to wait for at the end of a program.
+_GRACE_SECONDS = 5.0
 
 
 def start_eagerly(
@@ -58,22 +55,18 @@ def start_eagerly(
 
 
 async def run_shielded(
-    call: Coroutine[Any, Any, _T],
-    undo: Callable[[_T], Awaitable[object]] | None = None,
-    *,
-    seconds: float = 0.0,
+    call: Coroutine[Any, Any, _T], undo: Callable[[_T], Awaitable[object]] | None = None
 ) -> _T:
     """Await ``call``, which runs to its end even if the caller is cancelled meanwhile.
 
     If cancelled, it waits for that end, undoes the call with ``undo``, and only then raises
     CancelledError: so a cancelled call has no effect. If cancelled once more before that end, it
-    cancels the call itself ``seconds`` later; together with all tasks of the loop, the call is
+    cancels the call itself five seconds later; together with all tasks of the loop, the call is
     cancelled at once. The undo goes on, as `run_undo` says.
 
     Args:
         call: The call, as a coroutine.
         undo: Undoes the call, given its result; None: the effect stays.
-        seconds: See above; `GRACE_SECONDS` for a call that would leave something behind.
 
     Raises:
         BaseException: Whatever the call raised, or ``undo``.
@@ -84,7 +77,7 @@ async def run_shielded(
     try:
         await ended
     except asyncio.CancelledError:
-        await _outlast(task, seconds)
+        await _outlast(task)
         call.close()  # if its task was cancelled before the first step, it was never awaited
         # Retrieve the exception, as asyncio logs those that are never retrieved.
         failed = task.cancelled() or task.exception() is not None
@@ -117,13 +110,13 @@ async def run_undo(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
         await undo(done)
 
     task = start_eagerly(undone())
-    await _outlast(task, GRACE_SECONDS)
+    await _outlast(task)
     if not task.cancelled():
         task.result()
 
 
-async def _outlast(task: asyncio.Task[Any], seconds: float) -> None:
-    """Wait for the end of ``task``; if cancelled meanwhile, cancel it ``seconds`` later.
+async def _outlast(task: asyncio.Task[Any]) -> None:
+    """Wait for the end of ``task``; if cancelled meanwhile, cancel it five seconds later.
 
     For a caller that is about to raise its CancelledError.
     """
@@ -138,7 +131,7 @@ async def _outlast(task: asyncio.Task[Any], seconds: float) -> None:
             await asyncio.wait([task], timeout=rest)
         except asyncio.CancelledError:
             if until is None:
-                until = loop.time() + seconds
+                until = loop.time() + _GRACE_SECONDS
 
 
 async def _signal_end(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:

@@ -11,7 +11,7 @@ from functools import partial
 
 from uuid_utils import uuid7
 
-from rxlanggraph.concurrency.tasks import GRACE_SECONDS, run_shielded
+from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import ClosedError, LeaseLostError, LockTimeoutError, StateError
 from rxlanggraph.state.client import BackendClient
 from rxlanggraph.state.leases import Heartbeat
@@ -135,10 +135,10 @@ class LockOperations:
             yield lease
         except BaseException as error:
             with contextlib.suppress(StateError, ClosedError):
-                if not await run_shielded(self._release(lease), seconds=GRACE_SECONDS):
+                if not await run_shielded(self._release(lease)):
                     error.add_note(f"and the lease of the lock {key!r} was lost meanwhile")
             raise
-        if not await run_shielded(self._release(lease), seconds=GRACE_SECONDS):
+        if not await run_shielded(self._release(lease)):
             raise LeaseLostError(
                 f"the lock {key!r} (token {lease.token}) was lost before the end of its block; "
                 "another holder may have had it meanwhile"
@@ -151,9 +151,7 @@ class LockOperations:
                 while True:
                     schedule.notified.clear()
                     lease = await run_shielded(
-                        self._try(key, owner, ttl),
-                        undo=partial(compensate, self._give_back),
-                        seconds=GRACE_SECONDS,
+                        self._try(key, owner, ttl), undo=partial(compensate, self._give_back)
                     )
                     if lease is not None:
                         return lease
