@@ -290,6 +290,11 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
 
   # -- what is known -------------------------------------------------------------------------------
 
+  Scenario: A task is not younger than new, though the clock of the server was set back
+    Given an item in a queue
+    When the clock of the server is set back by an hour
+    Then the age of the task is 0
+
   Scenario: Statistics, results and claims show the state of a queue
     Given a queue with items in every state
     Then its stats, its results and a claim tell so
