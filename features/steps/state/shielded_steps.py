@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 from behave import then, when
 from behave.runner import Context
 
@@ -101,6 +102,29 @@ def step_a_shielded_call_is_cancelled_twice_before_it_is_done(context: Context) 
             caller.cancel()
         await pass_turns()
         call.may_end.set()
+        call.may_be_undone.set()
+        return caller
+
+    carry_out(context, main)
+
+
+@when("a shielded call is in a scope of anyio that is cancelled before it is done")
+def step_a_shielded_call_is_in_a_scope_of_anyio_that_is_cancelled(context: Context) -> None:
+    async def main() -> asyncio.Task[Any]:
+        call, scope = Call(), anyio.CancelScope()
+        context.call = call
+
+        async def in_scope() -> None:
+            with scope:
+                await call.make()
+            call.log.append("left")
+
+        caller = asyncio.create_task(in_scope())
+        await pass_turns()
+        scope.cancel()
+        await pass_turns()
+        call.may_end.set()
+        await pass_turns()
         call.may_be_undone.set()
         return caller
 

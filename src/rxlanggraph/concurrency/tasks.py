@@ -61,8 +61,9 @@ async def run_shielded(
 
     If cancelled, it waits for that end, undoes the call with ``undo``, and only then raises
     CancelledError: so a cancelled call has no effect. If cancelled once more before that end, it
-    cancels the call itself five seconds later; together with all tasks of the loop, the call is
-    cancelled at once. The undo goes on, as `run_undo` says.
+    cancels the call itself five seconds later: not at once, as scopes of anyio cancel again and
+    again. Together with all tasks of the loop, the call is cancelled at once. The undo goes on, as
+    `run_undo` says.
 
     Args:
         call: The call, as a coroutine.
