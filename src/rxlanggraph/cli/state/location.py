@@ -16,6 +16,7 @@ from rxlanggraph.cli.journal.location import NAMESPACE, parse_location, warn_of_
 from rxlanggraph.cli.journal.model import RUN
 from rxlanggraph.cli.journal.status_report import not_a_journal
 from rxlanggraph.cli.passwords import STATE_PASSWORD, read_password, warn_of_visible_password
+from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
@@ -125,33 +126,33 @@ def in_state(location: StoreLocation, do: Callable[[State], Awaitable[_T]]) -> _
             )
         async with open_state(location.url, namespace=location.namespace) as state:
             # Otherwise a wrong name would look like a journal without any line, and a journal like
-            # a state with nothing in it.
+            # a state with nothing in it. That may be what it is, beside the journal: no error.
             if location.is_journal:
                 if not (await state.get(RUN)).version:
                     raise not_a_journal(location.name)
-            elif await _is_empty(state):
-                await _refuse_journal(location)
+            elif await _has_only_journal(location, state):
+                print_stderr(f"the namespace {location.namespace!r} is empty; {_hint(location)}")
             return await do(state)
 
     with _state_errors(location):
         return asyncio.run(opened())
 
 
-async def _is_empty(state: State) -> bool:
+async def _has_only_journal(location: StoreLocation, state: State) -> bool:
+    """Whether there is a journal, and nothing in the state itself."""
+    # In this order, as on Redis the last two look at every key of the server.
+    if await state.queues() or not await _has_journal(location):
+        return False
     lists = (state.iter_keys(), state.iter_locks())
-    return not await state.queues() and not any([await anext(aiter(each), None) for each in lists])
+    return not any([await anext(aiter(each), None) for each in lists])
 
 
-async def _refuse_journal(location: StoreLocation) -> None:
+async def _has_journal(location: StoreLocation) -> bool:
     version = await read_version(location.url, NAMESPACE)
     if version is None or version.stored != version.needed:
-        return  # opening it would create or migrate it
+        return False  # opening it would create or migrate it
     async with open_state(location.url, namespace=NAMESPACE) as journal:
-        if (await journal.get(RUN)).version:
-            raise CommandError(
-                f"{location.name} is a journal: write --journal before it, as in 'rxlanggraph "
-                "state --journal URL COMMAND'"
-            )
+        return (await journal.get(RUN)).version != 0
 
 
 def version_of(location: StoreLocation, *, migrate: bool) -> SchemaVersion:
@@ -177,13 +178,20 @@ def version_of(location: StoreLocation, *, migrate: bool) -> SchemaVersion:
 async def _version(location: StoreLocation) -> SchemaVersion:
     version = await read_version(location.url, location.namespace)
     if version is None or version.stored is None:
-        if not location.is_journal:
-            await _refuse_journal(location)
+        is_beside = not location.is_journal and await _has_journal(location)
+        remedy = _hint(location) if is_beside else "check the URL and --namespace"
         raise CommandError(
             f"there is no state at {location.name}, or not in the namespace "
-            f"{location.namespace!r}: check the URL and --namespace"
+            f"{location.namespace!r}: {remedy}"
         )
     return version
+
+
+def _hint(location: StoreLocation) -> str:
+    return (
+        f"{location.name} is a journal, which is shown with --journal before it: rxlanggraph state "
+        "--journal URL COMMAND"
+    )
 
 
 @contextlib.contextmanager
