@@ -453,7 +453,7 @@ async def _in_states(
 
 
 def _status(count: int, queue: str, ids: Sequence[str]) -> int:
-    """Return the exit status: whether all tasks that were named could be changed. Says so if not."""
+    """Return the exit status: whether all tasks that were named could be changed. Report if not."""
     missing = len(set(ids)) - count
     if missing <= 0:
         return ExitStatus.OK
