@@ -173,9 +173,14 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
     And the bridge answers the next message
 
     Examples:
-      | operator        | message                                                                                          |
-      | RxPY's flat_map | exception calling callback                                                                       |
-      | invoke          | raised: its subscription has ended, and its runs are cancelled; catch exceptions in the observer |
+      | operator        | message                                                                                                                   |
+      | RxPY's flat_map | exception calling callback                                                                                                |
+      | invoke          | raised: its subscription has ended, and its runs are cancelled; catch exceptions in the observer, and give it an on_error |
+
+  Scenario: A failed run without an on_error is logged with the remedy
+    Given an open bridge on its own loop
+    When a message fails behind invoke, and the subscriber has no on_error
+    Then "give it an on_error" was logged with that error
 
   # -- operators and schedulers around it
 

@@ -231,6 +231,15 @@ def step_a_subscriber_raises_at_its_2nd_of_5_results_behind(
     source.pipe(stage).subscribe(on_next, context.log.add)
 
 
+@when("a message fails behind invoke, and the subscriber has no on_error")
+def step_a_message_fails_behind_invoke_and_the_subscriber_has_no(context: Context) -> None:
+    async def fail(content: Any) -> None:
+        raise ZeroDivisionError(content)
+
+    context.records = listen(context, "rxlanggraph")
+    reactivex.of("the graph's own").pipe(context.bridge.invoke(fail)).subscribe()
+
+
 @then('"{message}" was logged with that error')
 def step_message_was_logged_with_that_error(context: Context, message: str) -> None:
     assert context.bridge.registry.wait_idle(LIMIT)

@@ -50,7 +50,7 @@ _log = logging.getLogger("rxlanggraph")
 
 OBSERVER_RAISED = (
     "an observer behind the bridge %s raised: its subscription has ended, and its runs are "
-    "cancelled; catch exceptions in the observer"
+    "cancelled; catch exceptions in the observer, and give it an on_error"
 )
 ErrorPolicy: TypeAlias = Literal["raise", "emit", "skip"]
 Ended: TypeAlias = tuple[StreamMessage, Context]
