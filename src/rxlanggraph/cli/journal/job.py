@@ -129,7 +129,7 @@ class JournalJob:
         self._workers = JournalWorkers(
             journal,
             bridge=self._bridge,
-            graph=made.graph,
+            made=made,
             can_continue=self._can_continue,
             options=options,
             run_log=run_log,

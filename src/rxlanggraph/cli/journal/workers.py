@@ -25,6 +25,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.answers import Answer, AnswerStore
 from rxlanggraph.cli.journal.line_runs import HeldLine, LineRuns
 from rxlanggraph.cli.journal.model import QUEUE, drained_key, line_from
@@ -165,7 +166,7 @@ class JournalWorkers:
     Args:
         journal: The journal with the tasks.
         bridge: The bridge that runs the graph.
-        graph: The graph that answers each message.
+        made: The graph that answers each message, and its loop.
         can_continue: Whether its runs may be stopped, and go on later.
         options: The options of the runs.
         run_log: Follows the runs of the bridge, and makes their records.
@@ -180,7 +181,7 @@ class JournalWorkers:
         journal: OpenJournal,
         *,
         bridge: RxPyLangGraphBridge,
-        graph: Any,
+        made: MadeGraph,
         can_continue: bool,
         options: JobOptions,
         run_log: RunLog,
@@ -193,7 +194,7 @@ class JournalWorkers:
         self._on_answer = on_answer
         self._claims = _Claims(journal, options, lease, max_attempts)
         self._runs = LineRuns(
-            journal, bridge, graph, can_continue=can_continue, options=options, run_log=run_log
+            journal, bridge, made, can_continue=can_continue, options=options, run_log=run_log
         )
         self._answers = AnswerStore(
             journal,
