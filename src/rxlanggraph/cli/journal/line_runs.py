@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["HeldLine", "LineRuns"]
 
 
+_READ_SECONDS = 10.0  # for the latest checkpoint of a thread; a guess
+
+
 class HeldLine(NamedTuple):
     """A line that this process has claimed.
 
@@ -145,8 +148,9 @@ class LineRuns:
             {"configurable": {"thread_id": held.line.thread, "checkpoint_ns": ""}}
         )
         try:
-            found = await (latest if loop is None else await_on_loop(loop, latest))
-        except Exception:  # a saver that fails fails the run, too
+            async with asyncio.timeout(_READ_SECONDS):
+                found = await (latest if loop is None else await_on_loop(loop, latest))
+        except Exception:  # a saver that fails, or does not answer, fails the run, too
             return False
         return found is not None and found.metadata.get("message_id") == message_id(
             self._run, held.line.line
