@@ -24,6 +24,7 @@ from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.awaited import (
     AwaitedStream,
     StreamListener,
+    is_of_run,
     reader_here,
     waiters_for,
 )
@@ -98,6 +99,8 @@ def invoke(
             observer: abc.ObserverBase[StreamMessage],
             scheduler: abc.SchedulerBase | None = None,
         ) -> abc.DisposableBase:
+            if is_of_run(scheduler):
+                engine.check_run_of_rx()
             loop = loop_behind(scheduler)
             group = None if max_concurrency is None else ConcurrencyGroup(max_concurrency)
             runs = (subscription or Subscription)(
