@@ -94,10 +94,12 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
     Then it is told so by a DeadlockError, and all else is answered
 
     Examples:
-      | does           |
-      | reads          |
-      | pulls          |
-      | submits itself |
+      | does                    |
+      | reads                   |
+      | reads chunks            |
+      | is to read chunks later |
+      | pulls                   |
+      | submits itself          |
 
   Scenario: A loop waits for room that depends on what another loop reads
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1

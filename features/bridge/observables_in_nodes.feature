@@ -83,6 +83,32 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | a coroutine | in any order          | its own    | 5    |
       | a coroutine | in their order        | its own    | 5    |
 
+  Scenario Outline: Chunks of a stream are not more than max_buffered ahead of <who> that reads them <how>
+    Given an open bridge on its own loop with max_concurrency=8
+    When <who> reads 50 chunks of each of 20 runs <how>, with max_buffered=<bound>
+    Then each chunk and each result was read once, those of each run in order
+    And no more than <bound> items were ever ahead of it
+
+    Examples:
+      | who         | how            | bound |
+      | a coroutine | in any order   | 4     |
+      | a coroutine | in any order   | 1     |
+      | a coroutine | in their order | 4     |
+      | a coroutine | in their order | 1     |
+      | a node      | in any order   | 4     |
+      | a node      | in any order   | 1     |
+      | a node      | in their order | 4     |
+
+  Scenario: Chunks that an operator drops do not hold up the runs of a reader
+    Given an open bridge on its own loop with max_concurrency=8
+    When a coroutine reads the results alone of a stream of 20 runs of 50 chunks, with max_buffered=1
+    Then it has read 20 results
+
+  Scenario: A node that holds up a run by not reading its chunks, and waits for its thread, is told so
+    Given an open bridge on its own loop
+    When a node reads the first of 9 chunks, and then waits for another message on the thread of their run
+    Then DeadlockError is raised, which says "would wait forever"
+
   Scenario: A result that is being emitted counts, when a reader makes room for others
     Given an open bridge on its own loop
     When a reader of at most 2 answers takes the first one of 4 while the second one is being emitted, and waits

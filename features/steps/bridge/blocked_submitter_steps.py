@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import reactivex as rx
 from behave import then, when
 from behave.runner import Context
 from reactivex.subject import Subject
 
 from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.bridge.deadlocks import is_waiting
+from rxlanggraph.bridge.run import Run
 from rxlanggraph.errors import DeadlockError
 from rxlanggraph.operators import to_async_iterable
 from support.bridge.bridges import LentLoop
+from support.bridge.chunks import counting
+from support.bridge.graphs import State
 from support.bridge.streams import Subscriber
 from support.concurrency.pauses import until
 from support.concurrency.raising import error_of
-from support.concurrency.waiting import LIMIT, Gate
+from support.concurrency.waiting import LIMIT, Gate, thread
 
 
 async def answer(content: Any) -> Any:
@@ -66,6 +71,51 @@ async def submits(bridge: RxPyLangGraphBridge) -> tuple[BaseException | None, li
     return error, [*answers, (await run).content]
 
 
+async def reads_chunks(bridge: RxPyLangGraphBridge) -> tuple[BaseException | None, list[Any]]:
+    """The slot belongs to a run that is held up until its chunks are read."""
+    return await beside_chunks(bridge, lambda: until(lambda: is_waiting(first_run(bridge))), None)
+
+
+async def reads_later_chunks(
+    bridge: RxPyLangGraphBridge,
+) -> tuple[BaseException | None, list[Any]]:
+    """That run is held up only when the thread is blocked already."""
+    go_on = Gate()
+
+    def when_blocked() -> None:
+        asyncio.run(until(lambda: bool(bridge._engine.admission._gates)))
+        go_on.open()
+
+    def begun() -> Awaitable[object]:
+        thread(when_blocked)
+        return until(lambda: first_run(bridge).running())
+
+    return await beside_chunks(bridge, begun, go_on)
+
+
+def first_run(bridge: RxPyLangGraphBridge) -> Run:
+    return bridge._engine.registry.runs()[0]
+
+
+async def beside_chunks(
+    bridge: RxPyLangGraphBridge, prepared: Callable[[], Awaitable[object]], go_on: Gate | None
+) -> tuple[BaseException | None, list[Any]]:
+    """Submit a message here when the chunks of a run are to be read, and another one has room."""
+
+    async def plus_1(state: State) -> State:
+        if go_on is not None:
+            await asyncio.to_thread(go_on.wait)
+        return {"value": state["value"] + 1}
+
+    chunks = rx.of({"value": 0}).pipe(bridge.stream(counting(2, add=plus_1)))
+    items = chunks.pipe(to_async_iterable(max_buffered=1))
+    await prepared()
+    run = bridge.create_future_task(answer, -1)
+    error = error_of(lambda: bridge.create_future_task(answer, 2))
+    read = [item.sequence async for item in items]
+    return error, [*read, (await run).content]
+
+
 async def beside_others(
     bridge: RxPyLangGraphBridge, begin: Any
 ) -> tuple[BaseException | None, list[Any]]:
@@ -83,7 +133,13 @@ async def beside_others(
     return error, [(await runs[1]).content]
 
 
-WAYS = {"reads": (reads, [0]), "pulls": (pulls, [-1, 0, 1]), "submits itself": (submits, [-1, 0])}
+WAYS: dict[str, tuple[Any, list[Any]]] = {
+    "reads": (reads, [0]),
+    "reads chunks": (reads_chunks, [0, 1, None, -1]),
+    "is to read chunks later": (reads_later_chunks, [0, 1, None, -1]),
+    "pulls": (pulls, [-1, 0, 1]),
+    "submits itself": (submits, [-1, 0]),
+}
 
 
 @when(

@@ -21,6 +21,7 @@ from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.errors import DeadlockError
 from rxlanggraph.operators import to_async_iterable, to_future
 from support.bridge.bridges import LentLoop
+from support.bridge.chunks import counting
 from support.bridge.streams import Subscriber
 from support.concurrency.mcp_virtual import DAY, in_virtual_time
 from support.concurrency.pauses import until
@@ -197,6 +198,87 @@ def _read(
         bridge.create_future_task(reader, 0).result(LIMIT)
     else:
         asyncio.run(asyncio.wait_for(reader(0), LIMIT))
+
+
+@when("{who} reads 50 chunks of each of {runs:d} runs {how}, with max_buffered={bound:d}")
+def step_who_reads_50_chunks_of_each_of_runs(
+    context: Context, who: str, runs: int, how: str, bound: int
+) -> None:
+    chunks, bridge, emitted = 50, context.bridge, Log()
+    context.read, context.expected, context.ahead = [], (chunks, runs), []
+    stream = rx.from_iterable({"value": 0} for _ in range(runs)).pipe(
+        bridge.stream(counting(chunks), ordered=how == "in their order"),
+        ops.do_action(emitted.add),
+    )
+
+    async def reader(_: Any) -> None:
+        async for item in stream.pipe(to_async_iterable(max_buffered=bound)):
+            context.read.append(item)
+            for _ in range(len(context.read) % 3):  # it is slow, at times
+                await asyncio.sleep(0)
+            context.ahead.append(len(emitted) - len(context.read))
+
+    if who == "a node":
+        bridge.create_future_task(reader, 0).result(LIMIT)
+    else:
+        asyncio.run(asyncio.wait_for(reader(0), LIMIT))
+
+
+@then("each chunk and each result was read once, those of each run in order")
+def step_each_chunk_and_each_result_was_read_once(context: Context) -> None:
+    chunks, runs = context.expected
+    by_run: dict[Any, list[Any]] = {}
+    for item in context.read:
+        by_run.setdefault(item.source.id, []).append(item.sequence)
+    assert len(by_run) == runs, len(by_run)
+    for sequences in by_run.values():
+        assert sequences == [*range(chunks), None], sequences
+
+
+@then("no more than {most:d} items were ever ahead of it")
+def step_no_more_than_items_were_ever_ahead_of_it(context: Context, most: int) -> None:
+    assert max(context.ahead) <= most, max(context.ahead)
+
+
+@when(
+    "a coroutine reads the results alone of a stream of {runs:d} runs of {chunks:d} chunks, with "
+    "max_buffered={bound:d}"
+)
+def step_a_coroutine_reads_the_results_alone_of_a_stream(
+    context: Context, runs: int, chunks: int, bound: int
+) -> None:
+    stream = rx.from_iterable({"value": 0} for _ in range(runs)).pipe(
+        context.bridge.stream(counting(chunks)), ops.filter(lambda item: item.sequence is None)
+    )
+
+    async def reader() -> None:
+        results = stream.pipe(to_async_iterable(max_buffered=bound))
+        context.read = [item.status async for item in results]
+
+    asyncio.run(asyncio.wait_for(reader(), LIMIT))
+
+
+@then("it has read {count:d} results")
+def step_it_has_read_results(context: Context, count: int) -> None:
+    assert context.read == ["ok"] * count, context.read
+
+
+@when(
+    "a node reads the first of {chunks:d} chunks, and then waits for another message on the thread "
+    "of their run"
+)
+def step_a_node_reads_the_first_of_chunks_and_then_waits(context: Context, chunks: int) -> None:
+    bridge = context.bridge
+    message = StreamMessage({"value": 0}, thread_id="theirs")
+
+    async def reader(_: Any) -> None:
+        stream = rx.of(message).pipe(bridge.stream(counting(chunks)))
+        async with stream.pipe(to_async_iterable(max_buffered=1)) as items:
+            await anext(items)
+            await bridge.create_future_task(double, 0, thread_id="theirs")
+            assert [each async for each in items]  # if the run was the second to wait, and is told
+
+    context.error = bridge.create_future_task(reader, 0).exception(LIMIT)
 
 
 @when(

@@ -130,10 +130,10 @@ class Room(_Refusable, Protocol):
 
 
 class Awaited(Protocol):
-    """A run that is waited for on a loop. The wait may be given up without notice."""
+    """What is waited for on a loop. The wait may be given up without notice."""
 
     awaited: Waiter
-    """The run."""
+    """The run, or the loop."""
 
     def is_over(self) -> bool:
         """Whether the wait was given up. Other targets may tell this too. Never blocks."""
@@ -195,7 +195,13 @@ _DEDICATED = "_rxlanggraph_dedicated_to"
 _dispensable: dict[Waiter, tuple[Target, Callable[[], object]]] = {}
 
 
-def begin_wait(run: Waiter, target: Target, go_on: Callable[[], object] | None = None) -> None:
+def begin_wait(
+    run: Waiter,
+    target: Target,
+    go_on: Callable[[], object] | None = None,
+    *,
+    refused_last: bool = False,
+) -> None:
     """Record that ``run`` is about to wait for ``target``, until `end_wait`. Any thread.
 
     Args:
@@ -203,6 +209,7 @@ def begin_wait(run: Waiter, target: Target, go_on: Callable[[], object] | None =
         target: What it waits for.
         go_on: For a wait that ``run`` can do without: ends it, and is called when the wait turns
             out to be in a deadlock later on. Never blocks.
+        refused_last: Whether waits for room, or for a stream, are refused before this one.
 
     Raises:
         DeadlockError: It would wait forever.
@@ -214,19 +221,33 @@ def begin_wait(run: Waiter, target: Target, go_on: Callable[[], object] | None =
         if not run.running() or _comes(target, _who_waits()):
             return
         stuck = _who_is_stuck()
+        if run in stuck and go_on is None and _end_dispensable(stuck):
+            stuck = _who_is_stuck()
         if run not in stuck:
             return
-        if go_on is None and (others := [each for each in stuck if each in _dispensable]):
-            for each in others:
-                dispensable, tell = _dispensable.pop(each)
-                end_wait(each, dispensable)
-                tell()
-            stuck = _who_is_stuck()
-            if run not in stuck:
-                return
-        end_wait(run, target)
-        reason = _reason(run, target, stuck)
-    raise DeadlockError(reason)
+        if not refused_last:
+            raise _refused(run, target, stuck)
+    review()
+    with _lock:
+        stuck = _who_is_stuck()
+        if run in stuck:
+            raise _refused(run, target, stuck)
+
+
+def _end_dispensable(stuck: set[Waiter]) -> bool:
+    """End the waits that some of ``stuck`` can do without, if there are any. Under the lock."""
+    others = [each for each in stuck if each in _dispensable]
+    for each in others:
+        target, go_on = _dispensable.pop(each)
+        end_wait(each, target)
+        go_on()
+    return bool(others)
+
+
+def _refused(run: Waiter, target: Target, stuck: set[Waiter]) -> DeadlockError:
+    """End the wait, and make the error that says why. Under the lock."""
+    end_wait(run, target)
+    return DeadlockError(_reason(run, target, stuck))
 
 
 def end_wait(run: Waiter, target: Target) -> None:

@@ -34,9 +34,17 @@ from rxlanggraph.bridge.deadlocks import (
 from rxlanggraph.bridge.operators.on_loop import loop_behind
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.bridge.task_waits import TaskWait
+from rxlanggraph.concurrency import waiters
 from rxlanggraph.errors import DeadlockError
 
-__all__ = ["AwaitedStream", "StreamListener", "is_of_run", "reader_here", "waiters_for"]
+__all__ = [
+    "AwaitedStream",
+    "HeldUpRun",
+    "StreamListener",
+    "is_of_run",
+    "reader_here",
+    "waiters_for",
+]
 
 
 # A guess: a few of the oldest runs of a stream, of which one is mostly at work.
@@ -114,6 +122,31 @@ class StreamListener:
         finally:
             for stream in begun:
                 end_wait(self.run, stream)  # type: ignore[arg-type]  # there is one
+
+
+class HeldUpRun:
+    """A run that waits for room for its next chunk: a `deadlocks.Awaited`. Made on its loop.
+
+    Args:
+        reader: What has to go on for that.
+    """
+
+    __slots__ = ("awaited", "over", "waiter")
+    remedy = (
+        "for room for its next chunk, because what reads its stream waits for this run, directly "
+        "or through others; read the stream in a task of its own, and do not block the thread of "
+        "that task's event loop, as result() and a submission that waits for max_pending do"
+    )
+
+    def __init__(self, reader: Waiter) -> None:
+        self.awaited = reader
+        self.waiter = waiters.Waiter()
+        self.waiter.prepare()
+        self.over = False  # set under the lock of the bridge
+
+    def is_over(self) -> bool:
+        """See `deadlocks.Awaited`: the reader may wait before the run has noticed."""
+        return self.over
 
 
 # Contexts are copied, into runs for example. So it counts only in the run that has set it.

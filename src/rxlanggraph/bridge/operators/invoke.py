@@ -419,11 +419,15 @@ class Subscription:
         look_ahead, reader = self._look_ahead, self._reader
         if look_ahead is not None and self._indexes[run] >= self._head + look_ahead:
             return True
-        if reader is None:
-            return False
-        # Until it is read: a run, a result that waits for an earlier one, one that is on its way.
-        due = len(self._indexes) - len(self._waiting) + len(self._early)
-        return not reader.has_room(due + self._emitter.count_undelivered())
+        return reader is not None and not reader.has_room(self._due_to_reader())
+
+    def _due_to_reader(self) -> int:
+        """How many items may come before any is read. Under the lock.
+
+        One of each run, the results that wait for an earlier one, and what is being emitted.
+        """
+        runs = len(self._indexes) - len(self._waiting)
+        return runs + len(self._early) + self._emitter.count_undelivered()
 
     def _ahead_of(self, run: Run) -> Sequence[Waiter]:
         """The runs that have to end, or read on, before ``run`` is handed over; or a loop."""

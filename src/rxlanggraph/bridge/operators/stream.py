@@ -9,12 +9,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from reactivex import abc
 
 from rxlanggraph.bridge.chunk_window import ChunkWindow
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
+from rxlanggraph.bridge.operators.awaited import HeldUpRun, StreamListener
 from rxlanggraph.bridge.operators.invoke import OBSERVER_RAISED, Ended, Subscription
 from rxlanggraph.bridge.operators.on_loop import OnLoop
 from rxlanggraph.bridge.run import Run
@@ -67,7 +69,8 @@ class _RunChunks:
 class StreamSubscription(Subscription):
     """A subscription that emits the chunks of its runs too.
 
-    A run takes its next chunk when the observer has returned from the last one. With look-ahead,
+    A run takes its next chunk when the observer has returned from the last one; where a reader with
+    a bound iterates over the stream, when that has room for one item of each run. With look-ahead,
     the first unfinished run is live, and the chunks of later ones are held back.
 
     Args:
@@ -89,6 +92,8 @@ class StreamSubscription(Subscription):
         self._on_loop = observer if isinstance(observer, OnLoop) else None
         # Guarded by the lock of the bridge, as all of `Subscription`: with look-ahead, by index.
         self._held: dict[int, _RunChunks] = {}
+        # Likewise, with a reader: the runs that it holds up.
+        self._held_up: list[HeldUpRun] = []
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -111,11 +116,18 @@ class StreamSubscription(Subscription):
                 chunks.held.append((chunk, copy_context()))
             else:
                 self._emitter.put_next(chunk, copy_context())
+        reader, wait = self._reader, None
         if held_back:
-            return self._until_first(chunks) if len(chunks.held) >= _HELD_BACK else None
-        self._flush_chunk()
-        on_its_way = self._on_loop is not None and self._on_loop.backlog >= _ON_THE_WAY
-        return self._until_emitted() if on_its_way or self._emitter.is_busy() else None
+            # What is held back is emitted all at once; a reader has room for one item of each run.
+            if len(chunks.held) < (_HELD_BACK if reader is None else 1):
+                return None
+            wait = self._until_first(chunks)
+        else:
+            self._flush_chunk()
+            on_its_way = self._on_loop is not None and self._on_loop.backlog >= _ON_THE_WAY
+            if on_its_way or self._emitter.is_busy():
+                wait = self._until_emitted()
+        return wait if reader is None else self._until_read(chunks.run, reader, wait)
 
     def _flush_chunk(self) -> None:
         # What the observer raises is not the run's: it is logged, as for results.
@@ -166,6 +178,50 @@ class StreamSubscription(Subscription):
                 end_wait(chunks.run, first.run)
             if useless:
                 return
+
+    # -- a reader with a bound -------------------------------------------------------------------
+
+    def read_by(self, reader: StreamListener) -> None:
+        """See `Subscription.read_by`: runs wait for room for their chunks too."""
+        super().read_by(reader)
+        reader.go_on.append(partial(self._let_go_on, reader))
+
+    async def _until_read(
+        self, run: Run, reader: StreamListener, before: Awaitable[None] | None
+    ) -> None:
+        """Wait for ``before``, and until ``reader`` has room for one item of each run."""
+        if before is not None:
+            await before
+        reading = reader.reader
+        while reading is not None:
+            with self._lock:
+                if self._disposed or self._may_follow(reader):
+                    return
+                held_up = HeldUpRun(reading)
+                self._held_up.append(held_up)
+            begin_wait(run, held_up, refused_last=True)
+            try:
+                await held_up.waiter.wait()
+            finally:
+                end_wait(run, held_up)
+
+    def _may_follow(self, reader: StreamListener) -> bool:
+        return reader.has_room(self._due_to_reader() - 1)
+
+    def _let_go_on(self, reader: StreamListener) -> None:
+        with self._lock:
+            if not self._held_up or not self._may_follow(reader):
+                return
+            held_up, self._held_up = self._held_up, []
+            for each in held_up:
+                each.over = True
+        for each in held_up:
+            each.waiter.wake_threadsafe()
+
+    def _flush(self) -> None:
+        super()._flush()
+        if self._reader is not None:
+            self._let_go_on(self._reader)  # operators in between may have dropped what was emitted
 
     # -- what a subscription does with a run -----------------------------------------------------
 

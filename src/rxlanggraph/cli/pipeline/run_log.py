@@ -1,4 +1,4 @@
-"""RunLog: what happens to the runs of a job: which attempts failed, messages for the log, records.
+"""RunLog: follows the runs of a job, for its log and for the records of their results.
 
 Hooks cost every run some time, so they are added only where there is something to tell.
 """
