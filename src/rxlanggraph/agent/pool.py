@@ -157,16 +157,21 @@ class AgentPool:
     # Recognized by a bridge, as for a `BaseAgent`.
     _takes_answers = True
 
+    def __repr__(self) -> str:
+        """Name the pool."""
+        return f"<{type(self).__name__} {self.name!r}>"
+
     def __len__(self) -> int:
         """How many agents there are. Any thread; never blocks."""
         with self._lock:
             return len(self._entries)
 
-    async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
+    async def ainvoke(self, input: Any, config: Any = None, *, context: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
         """Answer ``input`` with the agent of ``config``'s thread, after earlier messages.
 
-        ``config`` is passed on to the agent. Cancelling cancels the run, or the wait for it. The
-        agent's ``timeout`` covers its run, with the loading and saving of its memory.
+        ``config`` and ``context`` are passed on to the agent. Cancelling cancels the run, or the
+        wait for it. The agent's ``timeout`` covers its run, with the loading and saving of its
+        memory.
 
         Raises:
             AgentBusyError: Called by a run of that same agent, which would wait for itself.
@@ -185,7 +190,9 @@ class AgentPool:
                 "pass bridge.invoke(pool, thread_id=...)"
             )
         return await self._answer(
-            named.thread_id, lambda agent: agent.ainvoke(input, config, reset=True), input
+            named.thread_id,
+            lambda agent: agent.ainvoke(input, config, context=context, reset=True),
+            input,
         )
 
     async def process_mcp_message(self, content: Any, sender: str, *, thread_id: str) -> Any:

@@ -88,6 +88,7 @@ class AgentRun:
         config: LangGraph's config, for the responder; None for an empty one.
         output: The queue for the run's output; None for the agent's queue.
         modes: LangGraph's modes of the chunks that it puts out before its answer.
+        context: LangGraph's runtime context, for the graph; None for none.
 
     Raises:
         InvalidArgumentError, InvalidTypeError: As `rxlanggraph.bridge.graphs.configs.threads_of`
@@ -97,6 +98,7 @@ class AgentRun:
     __slots__ = (
         "chunks",
         "config",
+        "context",
         "conversation",
         "memory",
         "modes",
@@ -119,10 +121,13 @@ class AgentRun:
         owner: object,
         request: Any,
         config: RunnableConfig | None = None,
+        *,
         output: OutputQueue[Any] | None = None,
         modes: Sequence[str] = (),
+        context: Any = None,
     ) -> None:
         self.owner = owner
+        self.context = context
         self.modes = modes
         self.chunks = 0  # how many it has put out; owned by the run
         self.request = request

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from reprlib import repr as shortened
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -42,6 +43,9 @@ class Question(NamedTuple):
 
     chunks: ChunkTarget | None = None
     """Where the chunks go, if there are modes."""
+
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    """LangGraph's other arguments, for a graph."""
 
 
 class Answer(NamedTuple):

@@ -131,9 +131,9 @@ class GraphResponder:
 
     async def _call(self, asked: Question, sent: Any) -> Any:
         if asked.chunks is None:
-            return await self._graph.ainvoke(sent, asked.config)
+            return await self._graph.ainvoke(sent, asked.config, **asked.arguments)
         stream = GraphStream(self._graph, tuple(asked.modes), False)
-        return (await stream.run(asked.chunks, sent, asked.config)).get()
+        return (await stream.run(asked.chunks, sent, asked.config, **asked.arguments)).get()
 
     async def _admit(self, asked: Question, thread: GraphThread | None) -> Any:
         """Return the answer that the graph is to get; it names its questions.

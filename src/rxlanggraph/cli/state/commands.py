@@ -26,7 +26,7 @@ from rxlanggraph.cli.state.rendering import (
     task_lines,
     task_row,
 )
-from rxlanggraph.cli.stdio import print_stdout
+from rxlanggraph.cli.stdio import print_stderr, print_stdout
 from rxlanggraph.cli.tables import duration, table
 
 if TYPE_CHECKING:
@@ -134,6 +134,11 @@ def queues(place: _Place, *, as_json: bool) -> int:
         _print_json(stats_data(*each) for each in found)
     else:
         _print([table([STATS_COLUMNS, *(stats_row(*each) for each in found)])])
+    if not found and not place.is_journal:
+        print_stderr(
+            f"the namespace {place.namespace!r} has no queues; for the queue of a journal, put "
+            "--journal before the URL"
+        )
     return ExitStatus.OK
 
 
@@ -214,7 +219,9 @@ def task(place: _Place, queue: str, task_id: str, *, as_json: bool) -> int:
     """Show one task of QUEUE: its history, item, result and error."""
     found = _run(place, lambda opened: opened.task(queue, task_id))
     if found is None:
-        raise NotFoundError(f"{queue!r} has no task {task_id!r}")
+        raise NotFoundError(
+            f"{queue!r} has no task {task_id!r}: see 'rxlanggraph state URL tasks {queue}'"
+        )
     if as_json:
         _print_json([task_data(found, texts=True)])
     else:
@@ -275,7 +282,7 @@ def value(place: _Place, key: str) -> int:
     """Print the value of KEY, as JSON."""
     found = _run(place, lambda opened: opened.get(key))
     if not found.version:
-        raise NotFoundError(f"there is no key {key!r}")
+        raise NotFoundError(f"there is no key {key!r}: see 'rxlanggraph state URL keys'")
     _print_json([found.value])
     return ExitStatus.OK
 
@@ -327,7 +334,7 @@ def requeue(
     _print_outcome(
         ("requeue", "requeued"), count, "dead task", queue, dry_run=dry_run, as_json=as_json
     )
-    return _status(count, ids)
+    return _status(count, queue, ids)
 
 
 @state.command()
@@ -349,7 +356,7 @@ def cancel(place: _Place, queue: str, ids: Sequence[str], *, dry_run: bool, as_j
 
     count = _run(place, change)
     _print_outcome(("cancel", "cancelled"), count, "task", queue, dry_run=dry_run, as_json=as_json)
-    return _status(count, ids)
+    return _status(count, queue, ids)
 
 
 @state.command()
@@ -450,9 +457,16 @@ async def _in_states(
     return [each.id for each in found if each is not None and each.state in states]
 
 
-def _status(count: int, ids: Sequence[str]) -> int:
-    """Return the exit status: whether all tasks that were named could be changed."""
-    return ExitStatus.SOME_FAILED if count < len(set(ids)) else ExitStatus.OK
+def _status(count: int, queue: str, ids: Sequence[str]) -> int:
+    """Return the exit status: whether all tasks that were named could be changed. Report if not."""
+    missing = len(set(ids)) - count
+    if missing <= 0:
+        return ExitStatus.OK
+    print_stderr(
+        f"{missing:,} of the {len(set(ids)):,} ids named no such task: see 'rxlanggraph state URL "
+        f"tasks {queue}'"
+    )
+    return ExitStatus.SOME_FAILED
 
 
 def _letter_row(letter: DeadLetter) -> tuple[str, ...]:
