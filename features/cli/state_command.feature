@@ -223,13 +223,6 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
     Then the exit status is 0
     And standard output says "{"line":4,"
 
-  Scenario: Without --journal, the queues of a journal are not shown, and the remedy is named
-    Given a journal of the first version, with two failed lines
-    When I run "rxlanggraph state --journal run.db migrate"
-    And I run "rxlanggraph state run.db queues"
-    Then the exit status is 0
-    And standard error says "has no queues; for the queue of a journal, put --journal before the URL"
-
   Scenario: With --journal, a store that is not a journal is refused, and not shown as an empty one
     Given an empty folder
     And a store with a task in the file "store.db" there

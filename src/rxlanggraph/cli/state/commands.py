@@ -134,11 +134,6 @@ def queues(place: _Place, *, as_json: bool) -> int:
         _print_json(stats_data(*each) for each in found)
     else:
         _print([table([STATS_COLUMNS, *(stats_row(*each) for each in found)])])
-    if not found and not place.is_journal:
-        print_stderr(
-            f"the namespace {place.namespace!r} has no queues; for the queue of a journal, put "
-            "--journal before the URL"
-        )
     return ExitStatus.OK
 
 
