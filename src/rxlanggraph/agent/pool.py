@@ -84,7 +84,7 @@ class _PoolPersistence(RunPersistence):
         self._before, self._entry.saved = self._entry.saved, None
         await self._store.save(self._thread_id, self._messages, self._before)
 
-    async def roll_back(self) -> None:
+    async def roll_back(self, error: BaseException) -> None:
         if self._entry.saved is None:
             before = self._agent.memory.get_messages() if self._before is None else self._before
             await self._store.save(self._thread_id, before, None)
