@@ -58,6 +58,11 @@ class Window:
         # A little later than the end of the slot, which need not be a number that floats have.
         return now, max(0.0, (last + _SLOTS + 2.001) * self._width - time)
 
+    def is_empty(self, time: float) -> bool:
+        """Whether nothing counts any more."""
+        first = self.slot_of(time) - _SLOTS - 1
+        return all(slot < first for slot in self.used)
+
     def _excess(self, which: int, amount: int, limit: int | None) -> int:
         if limit is None:
             return 0
