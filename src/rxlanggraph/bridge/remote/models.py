@@ -104,11 +104,10 @@ class ModelsHere:
     async def _enter(self, number: int, gate: ModelGate, ticket: Ticket, wait: OnLoop) -> None:
         try:
             await gate.enter_async(ticket, wait)
-        except Exception as error:
-            self._refuse(number, error)
-        else:
             self._open[number] = gate, ticket
             self._let_go(number)
+        except Exception as error:  # of the state, or the clock, of the limits
+            self._refuse(number, error)
         finally:
             self._waiting.pop(number, None)
 
