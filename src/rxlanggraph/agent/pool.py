@@ -106,8 +106,8 @@ class AgentPool:
         agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block. If the
             agent has a memory with messages, a new conversation begins with them.
         max_agents: The maximum number of agents; while all are busy, a message on another thread
-            waits. An agent that calls others of its pool keeps its place while it waits for theirs: if
-            all do, until the ``timeout`` of one of them.
+            waits. An agent that calls others of its pool keeps its place while it waits for theirs:
+            if all do, until the ``timeout`` of one of them.
         persistence: Where memories are saved after each run: a LangGraph store or checkpointer.
             None keeps them in this process, for the lifetime of the pool. LangGraph writes a
             conversation as a whole each time: have the factory limit it, by
