@@ -418,7 +418,7 @@ def step_a_bridge_whose_limits_have_a_clock_that_fails_once(
 
 
 @when("messages with the numbers 0 and 1 call the model, the second one behind the first")
-def step_messages_with_the_numbers_0_and_1_call_the_model_in_turn(context: Context) -> None:
+def step_messages_0_and_1_call_the_model_the_second_one_behind_the_first(context: Context) -> None:
     context.results = [
         context.bridge.create_future_task(context.graph, {"n": n}, errors="emit").result(LIMIT)
         for n in range(2)
