@@ -283,6 +283,11 @@ Feature: Calls of models keep to the limits of their providers
   Scenario: A bucket that is refilled evenly keeps to a sliding window
     Then random requests to a bucket keep to a sliding window
 
+  @once
+  Scenario: After a clock that was an hour ahead is put right, calls need not wait for that hour
+    When a window of one request in 60 s is used at 3600 s, and again at 5 s
+    Then there was room for both, and at 6 s one has to wait for a minute
+
   # -- arguments
 
   @once

@@ -25,6 +25,7 @@ from rxlanggraph import RunTimeoutError, RxPyLangGraphBridge, StreamMessage, err
 from rxlanggraph.limits import Limits, ModelCall, ModelLimit, is_transient
 from rxlanggraph.limits.gate import Refusal
 from rxlanggraph.limits.limiter import ticket_for
+from rxlanggraph.limits.windows import Window
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import make_bridge
 from support.concurrency import forks
@@ -754,6 +755,18 @@ def step_random_requests_to_a_bucket_keep(context: Context) -> None:
     from support.limits.window_histories import check_bucket  # imports hypothesis
 
     check_bucket()
+
+
+@when("a window of one request in 60 s is used at 3600 s, and again at 5 s")
+def step_a_window_of_one_request_is_used(context: Context) -> None:
+    window = Window(1, None, 60.0)
+    context.delays = [window.reserve(0, time)[1] for time in (3600.0, 5.0, 6.0)]
+
+
+@then("there was room for both, and at 6 s one has to wait for a minute")
+def step_there_was_room_for_both(context: Context) -> None:
+    first, second, third = context.delays
+    assert (first, second) == (0.0, 0.0) and 59 <= third <= 62, context.delays
 
 
 # -- arguments ---------------------------------------------------------------------------------

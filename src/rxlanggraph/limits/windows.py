@@ -44,7 +44,9 @@ class Window:
             Its slot, and 0; or the seconds until there may be room.
         """
         now = self.slot_of(time)
-        for slot in [slot for slot in self.used if slot < now - _SLOTS - 1]:
+        # Those that have left the window; and those that a clock has made which was put back since,
+        # for which all would wait until it is as late again.
+        for slot in [slot for slot in self.used if not -_SLOTS - 1 <= slot - now <= _SLOTS]:
             del self.used[slot]
         missing = [self._excess(0, 1, self._requests), self._excess(1, tokens, self._tokens)]
         if missing[0] <= 0 and missing[1] <= 0:
