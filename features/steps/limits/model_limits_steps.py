@@ -702,6 +702,10 @@ def step_20_messages_are_answered_while_the_collector_is_off(context: Context) -
             kept.append(weakref.ref(error))
     del run, runs, error
     assert context.bridge.registry.wait_idle(LIMIT)
+    for _ in range(2):  # the loop may not have left yet what has ended the last run
+        turned = Gate()
+        context.bridge._engine.inbox.loop.call_soon_threadsafe(turned.open)
+        turned.wait()
     context.kept = kept
 
 
