@@ -84,7 +84,7 @@ class _PoolPersistence(RunPersistence):
         self._before, self._entry.saved = self._entry.saved, None
         await self._store.save(self._thread_id, self._messages, self._before)
 
-    async def roll_back(self) -> None:
+    async def roll_back(self, error: BaseException) -> None:
         if self._entry.saved is None:
             before = self._agent.memory.get_messages() if self._before is None else self._before
             await self._store.save(self._thread_id, before, None)
@@ -106,7 +106,8 @@ class AgentPool:
         agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block. If the
             agent has a memory with messages, a new conversation begins with them.
         max_agents: The maximum number of agents; while all are busy, a message on another thread
-            waits. An agent that calls others of its pool keeps its place while it waits for theirs.
+            waits. An agent that calls others of its pool keeps its place while it waits for theirs:
+            if all do, until the ``timeout`` of one of them.
         persistence: Where memories are saved after each run: a LangGraph store or checkpointer.
             None keeps them in this process, for the lifetime of the pool. LangGraph writes a
             conversation as a whole each time: have the factory limit it, by

@@ -416,7 +416,9 @@ class ModelGate:
         """Whether nothing is known that is worth keeping. Any thread; never blocks."""
         with self._lock:
             self._collect()
-            return not self._queue and not self._in_flight and self._paused_until == -math.inf
+            now = self._clock.now()
+            in_use = self._queue or self._in_flight or self._paused_until > now
+            return not in_use and self._window.is_empty(now)
 
     def statistics(self) -> LimitStatistics:
         """Return the figures of this moment. Any thread; never blocks."""

@@ -16,8 +16,8 @@ from rxlanggraph.errors import AgentError, encodable
 
 __all__ = ["Answer", "OnFailure", "Question", "Responder", "check_calls", "check_text"]
 
-OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], object]"
-"""Registers what is to be done if the run does not succeed."""
+OnFailure: TypeAlias = "Callable[[Callable[[BaseException], Coroutine[Any, Any, None]]], object]"
+"""Registers what is to be done if the run does not succeed, given what it raises."""
 
 
 class Question(NamedTuple):
