@@ -235,6 +235,9 @@ class Subscription:
     def _begin(self, run: Run) -> None:
         if not self._take(run):
             self._drop_late(run)
+        elif run.done():  # cancelled, by a hook: perhaps before it was noted
+            self._engine.drop(run)
+            self._ended(run)
         elif self._look_ahead is None and self._reader is None:
             self._hand_over(run)
         else:
@@ -270,6 +273,7 @@ class Subscription:
         if not has_room:
             if self._take(run, to_start=False):
                 self._engine.reject(run)
+                self._ended(run)
             else:
                 self._drop_late(run)
         return has_room
@@ -278,6 +282,7 @@ class Subscription:
         """End ``run``, which needs no room, with ``error``. It keeps its place in the order."""
         if self._take(run, to_start=False):
             self._engine.fail(run, error)
+            self._ended(run)
         else:
             self._drop_late(run)
 
@@ -450,9 +455,10 @@ class Subscription:
             index = self._indexes.pop(future, None)
             if index is None:  # disposed
                 return
-            if future.rejection is not None and future in self._waiting:
+            if future.withheld_by is not None and future in self._waiting:
                 self._waiting.remove(future)
-                self._engine.registry.count_unadmitted("dropped")  # it was never registered
+                if future.rejection is not None:  # it was never registered
+                    self._engine.registry.count_unadmitted("dropped")
             # Each result is emitted in the context of its own run, whichever run's end released it.
             ended = (result, copy_context())
             due = (ended,) if self._look_ahead is None else self._due(index, ended)
