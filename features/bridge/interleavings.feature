@@ -28,6 +28,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | submitting while the drain ends         |
       | submitting and cancelling               |
       | submitting and the stop of the loop     |
+      | pulling and the stop of the loop        |
       | submitting and closing the bridge       |
       | submitting and cleaning up the bridge   |
 

@@ -462,7 +462,9 @@ def step_9_messages_go_through_operator_and_a_hook_has_some_cancelled(
     context.work.release()
 
 
-@then("6 results and 3 cancellations are emitted, in order if it is ordered, and the stream completes")
+@then(
+    "6 results and 3 cancellations are emitted, in order if it is ordered, and the stream completes"
+)
 def step_6_results_and_3_cancellations_are_emitted(context: Context) -> None:
     subscriber = context.subscriber.wait_for_end()
     assert subscriber.ends == ["completed"], subscriber.ends
