@@ -37,6 +37,7 @@ from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
+from rxlanggraph.concurrency.future import Observers
 from rxlanggraph.concurrency.stacks import format_frames, format_task, tasks_where
 from rxlanggraph.concurrency.tasks import silence_pending_warning
 from rxlanggraph.concurrency.threads import lock_released
@@ -300,23 +301,25 @@ class Engine:
 
     def reject(self, run: Run) -> None:
         """Resolve ``run``, which got no room, or not in time. Any thread; calls its callbacks."""
-        self._let_go(run)
         if run.expired is not None:
-            self.registry.count_unadmitted("failed")
-            self._reject_with(run, run.unanswered("timed_out"))
-            return
-        self.registry.count_unadmitted("dropped")
-        self._reject_with(run, run.unanswered("rejected", self.admission.rejection()))
+            self._end_unadmitted(run, run.unanswered("timed_out"))
+        else:
+            self._end_unadmitted(run, run.unanswered("rejected", self.admission.rejection()))
 
     def fail(self, run: Run, error: Exception) -> None:
         """Resolve ``run``, whose message cannot be used. Any thread; calls its callbacks."""
-        self._let_go(run)
-        self.registry.count_unadmitted("failed")
-        self._reject_with(run, run.unanswered("error", error))
+        self._end_unadmitted(run, run.unanswered("error", error))
 
-    def _reject_with(self, run: Run, result: StreamMessage) -> None:
+    def _end_unadmitted(self, run: Run, result: StreamMessage) -> None:
+        self._let_go(run)
+        self._tell(self.registry.end_unadmitted(run, result), run, result)
+
+    def _tell(self, observers: Observers | None, run: Run, result: StreamMessage) -> None:
+        """Tell what waits for ``run`` that it is resolved, and hooks. In the submitter's thread."""
         try:
-            run.reject(result)
+            interrupt = run.tell(observers)
+            if interrupt is not None:
+                raise interrupt
         finally:
             if run.observed is not None:
                 _raise_if(report_end(run, result))
@@ -341,14 +344,21 @@ class Engine:
         # A run that is withheld is not handed over at all: its subscription sees its end.
         seen = not self.inbox.withdraw(run) and run.withheld_by is None
         result = run.unanswered("rejected", run.rejection)
-        outcome: Outcome = "cancelled" if run.cancelled() else "dropped"
         self._let_go(run)
         try:
-            if not self.registry.leave(run, outcome, self._reject_with, result):
-                self._reject_with(run, result)
+            if not self.registry.leave(run, None, None, result, self._settle):
+                with self.lock:
+                    _, observers = run.leave_with(result)
+                self._tell(observers, run, result)
         finally:
             if seen:
                 self.inbox.post(run)
+
+    def _settle(
+        self, run: Run, result: StreamMessage
+    ) -> tuple[Outcome, Callable[[Run, StreamMessage], object]]:
+        outcome, observers = run.leave_with(result)
+        return outcome, partial(self._tell, observers)
 
     def _let_go(self, run: Run) -> None:
         run.owner = run.parent = None

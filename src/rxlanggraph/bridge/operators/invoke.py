@@ -235,13 +235,13 @@ class Subscription:
     def _begin(self, run: Run) -> None:
         if not self._take(run):
             self._drop_late(run)
-        elif run.done():  # cancelled, by a hook: perhaps before it was noted
-            self._engine.drop(run)
-            self._ended(run)
         elif self._look_ahead is None and self._reader is None:
             self._hand_over(run)
         else:
             self._advance()
+        if run.cancelled():  # by a hook: perhaps before it was noted, or had room
+            self._engine.drop(run)
+            self._ended(run)
         if self._awaited is not None and len(self._indexes) == 1:
             self._awaited.changed()
 
@@ -458,7 +458,7 @@ class Subscription:
             if future.withheld_by is not None and future in self._waiting:
                 self._waiting.remove(future)
                 if future.rejection is not None:  # it was never registered
-                    self._engine.registry.count_unadmitted("dropped")
+                    self._engine.registry.end_unadmitted(future, result)
             # Each result is emitted in the context of its own run, whichever run's end released it.
             ended = (result, copy_context())
             due = (ended,) if self._look_ahead is None else self._due(index, ended)
