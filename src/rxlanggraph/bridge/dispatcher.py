@@ -385,7 +385,7 @@ class Dispatcher:
         """Remove ``run`` from the registry, and resolve its future if still pending."""
         if not self._registry.leave(run, None, None, result, _settle):
             with run.lock:  # it was discarded; its future is to resolve all the same
-                _, observers = run.leave_with(result)
+                observers = run.settle_with(result)
             _tell(observers, run, result)
         run.owner = run.parent = None
         scope = run.scope
@@ -402,13 +402,15 @@ def _settle(
     run: Run, result: StreamMessage
 ) -> tuple[Outcome, Callable[[Run, StreamMessage], object] | None]:
     """See `TaskRegistry._leave`. Any thread; under the lock."""
-    outcome, observers = run.leave_with(result)
+    observers = run.settle_with(result)
     quiet = observers is None and run.observed is None
-    return outcome, None if quiet else partial(_tell, observers)
+    return run.counts_as(), None if quiet else partial(_tell, observers)
 
 
 def _tell(observers: Observers | None, run: Run, result: StreamMessage) -> None:
     """Tell what waits for ``run`` that it is resolved, and then hooks of its end. Any thread."""
-    for interrupt in (run.tell(observers), report_end(run, result)):
-        if interrupt is not None:
-            raise_on_loop(interrupt)
+    interrupt = run.tell(observers)
+    if run.observed is not None:
+        interrupt = report_end(run, result) or interrupt
+    if interrupt is not None:
+        raise_on_loop(interrupt)

@@ -348,7 +348,7 @@ class Engine:
         try:
             if not self.registry.leave(run, None, None, result, self._settle):
                 with self.lock:
-                    _, observers = run.leave_with(result)
+                    observers = run.settle_with(result)
                 self._tell(observers, run, result)
         finally:
             if seen:
@@ -357,8 +357,8 @@ class Engine:
     def _settle(
         self, run: Run, result: StreamMessage
     ) -> tuple[Outcome, Callable[[Run, StreamMessage], object]]:
-        outcome, observers = run.leave_with(result)
-        return outcome, partial(self._tell, observers)
+        observers = run.settle_with(result)
+        return run.counts_as(), partial(self._tell, observers)
 
     def _let_go(self, run: Run) -> None:
         run.owner = run.parent = None

@@ -428,22 +428,13 @@ class Run(SharedLockFuture[StreamMessage]):
             call_back: False leaves the callbacks to the next call.
         """
         with self._lock:
-            observers = self._settle_with(result, call_back=call_back)
+            observers = self.settle_with(result, call_back=call_back)
         interrupt = self.tell(observers)
         if interrupt is not None:
             raise_on_loop(interrupt)
 
-    def leave_with(self, result: StreamMessage) -> tuple[Outcome, Observers | None]:
-        """Resolve it with ``result``, unless it is resolved. By a caller that holds the lock.
-
-        Returns:
-            How it is counted, which is what the future says whatever ended it first; and what
-            is to be passed to `tell`.
-        """
-        observers = self._settle_with(result)
-        return self._counts_as(), observers
-
-    def _settle_with(self, result: StreamMessage, *, call_back: bool = True) -> Observers | None:
+    def settle_with(self, result: StreamMessage, *, call_back: bool = True) -> Observers | None:
+        """Do what `resolve` does, but for what needs the lock not to be held: see `settle`."""
         failure = None
         if result.status != "ok" and self.options.errors != "emit":
             failure = failure_of(result)
@@ -451,12 +442,11 @@ class Run(SharedLockFuture[StreamMessage]):
             self._mark_cancelled()
         return self.settle(result, failure, call_back=call_back)
 
-    def _counts_as(self) -> Outcome:
-        if self.cancelled():
-            return "cancelled"
+    def counts_as(self) -> Outcome:
+        """How it is counted: as its future, which is resolved, says. Under the lock."""
         result = self._result
         if result is None:
-            return "failed"
+            return "cancelled" if self.cancelled() else "failed"
         if result.error is not None:
             if result.error is self.interruption:
                 return "cancelled"

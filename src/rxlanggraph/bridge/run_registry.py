@@ -206,8 +206,8 @@ class RunRegistry(TaskRegistry):
             What is to be passed to `Run.tell`.
         """
         with self._lock:
-            outcome, observers = run.leave_with(result)
-            self._ended[outcome] += 1
+            observers = run.settle_with(result)
+            self._ended[run.counts_as()] += 1
             return observers
 
     def begin_sweep(self) -> OpenSweep:

@@ -209,12 +209,11 @@ class SharedLockFuture(Future[_T]):
             self._progress = _FINISHED
         elif before is _CANCELLED:
             self._progress = _NOTIFIED
+        if self._callbacks is None and self._gates is None and self._waiting is None:
+            return None
         waiting = None if before in _NOTIFIED_STATES else self._waiting
         waiters = () if waiting is None else tuple(waiting.waiters)
-        gates, callbacks = self._take_observers(call_back)
-        if waiters or gates is not None or callbacks is not None:
-            return waiters, gates, callbacks
-        return None
+        return waiters, *self._take_observers(call_back)
 
     def tell(self, observers: Observers | None) -> BaseException | None:
         """Tell what `settle` returned of the outcome. Any thread; runs the callbacks.
@@ -225,7 +224,8 @@ class SharedLockFuture(Future[_T]):
         if observers is None:
             return None
         waiters, gates, callbacks = observers
-        self._notify_waiters(waiters)
+        if waiters:
+            self._notify_waiters(waiters)
         return self._wake_each_and_call(gates, callbacks)
 
     def abandon(self, exception: BaseException) -> None:
