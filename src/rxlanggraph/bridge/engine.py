@@ -347,8 +347,10 @@ class Engine:
         self._let_go(run)
         try:
             if not self.registry.leave(run, None, None, result, self._settle):
-                with self.lock:
-                    observers = run.settle_with(result)
+                with self.lock:  # if it is withheld, it will not be handed over
+                    withheld = run.withheld_by is not None
+                    settle = self.registry.end_unadmitted if withheld else Run.settle_with
+                    observers = settle(run, result)
                 self._tell(observers, run, result)
         finally:
             if seen:

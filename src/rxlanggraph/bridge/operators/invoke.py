@@ -406,6 +406,8 @@ class Subscription:
 
     def _next(self) -> Run | None:
         """The next run to be handed over; if there is none, the advance is over. Under the lock."""
+        while self._waiting and self._waiting[0].done():  # dropped just now, or cancelled
+            self._waiting.popleft()
         if not self._waiting or self._is_withheld(self._waiting[0]):
             self._advancing = False
             return None
@@ -457,8 +459,6 @@ class Subscription:
                 return
             if future.withheld_by is not None and future in self._waiting:
                 self._waiting.remove(future)
-                if future.rejection is not None:  # it was never registered
-                    self._engine.registry.end_unadmitted(future, result)
             # Each result is emitted in the context of its own run, whichever run's end released it.
             ended = (result, copy_context())
             due = (ended,) if self._look_ahead is None else self._due(index, ended)
