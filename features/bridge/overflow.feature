@@ -141,6 +141,11 @@ Feature: What happens to a message when max_pending others wait is what overflow
     Then nothing is left in flight
     And the bridge counts 7 submitted, 2 dropped
 
+  Scenario: The failure of a pulled item does not give way in a later stage
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1, overflow="drop_oldest"
+    When a run holds the slot, a pulled item fails in the first of two stages, and a message arrives
+    Then the second stage emits the failure, and the message is rejected
+
   Scenario: astream of a message that is dropped ends with the reason
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1, overflow="drop_oldest"
     When a run holds the slot, and a message is streamed with astream, and another arrives

@@ -761,6 +761,31 @@ class Queued(Hooks):
         self._log.add(event.future)
 
 
+@when("a run holds the slot, a pulled item fails in the first of two stages, and a message arrives")
+def step_a_pulled_item_fails_in_the_first_of_two_stages(context: Context) -> None:
+    def fail(_: object) -> str:
+        raise ValueError("it names no thread")
+
+    context.held = held = Held(context)
+    held.begin()
+    bridge, context.subscriber = context.bridge, Subscriber()
+    first = bridge.invoke(held.node, thread_id=fail, errors="emit")
+    second = bridge.invoke(held.node, errors="emit")
+    context.subscriber.subscribe(bridge.from_iterable(iter([0])).pipe(first, second))
+    pause = threading.Event()
+    while len(bridge.registry) < 2:  # bounded by the scenario's own deadline
+        pause.wait(0.001)
+    context.late = held.send(Message(2, None))
+    held.gate.open()
+
+
+@then("the second stage emits the failure, and the message is rejected")
+def step_the_second_stage_emits_the_failure(context: Context) -> None:
+    items = context.subscriber.wait_for_end().items
+    assert [item.status for item in items] == ["error"], items
+    assert context.late.result(LIMIT).status == "rejected"
+
+
 @then("nothing is left in flight")
 def step_nothing_is_left_in_flight(context: Context) -> None:
     context.held.gate.open()

@@ -255,11 +255,11 @@ class Engine:
             BlockingCallError: There is no room, and this is the thread of the bridge's loop, or of
                 one on which the stream of a run is read.
         """
-        reservation = next_reservation.get()
-        if reservation is not None and self.admission.pass_on(reservation, run):
+        reservation, executes = next_reservation.get(), run.message.status == "ok"
+        if executes and reservation is not None and self.admission.pass_on(reservation, run):
             return True
         on_loop = self.on_own_loop()
-        if (on_loop and self._delivers_result()) or run.message.status != "ok":
+        if (on_loop and self._delivers_result()) or not executes:
             run.downstream = True
             self.admission.hold(run)
         elif self.admission.overflow != "block":
