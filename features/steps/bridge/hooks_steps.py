@@ -433,7 +433,7 @@ def step_of_12_messages_4_were_cancelled_and_12_more_were_sent(context: Context)
 
 
 @when("9 messages go through {operator}, and a hook has every third one cancelled {when}")
-def step_9_messages_go_through_operator_and_a_hook_has_some_cancelled(
+def step_9_messages_go_through_operator_and_a_hook_has_every_third(
     context: Context, operator: str, when: str
 ) -> None:
     name, _, context.ordered = operator.partition(", ")
