@@ -97,6 +97,24 @@ Feature: Hooks receive the events of runs, and cannot harm them
     When hooks send one more message at each end, and cancel every third run at its start
     Then of 12 messages 4 were cancelled, and 12 more were sent and answered
 
+  Scenario Outline: Messages that a hook cancels <when> do not keep <operator> from its end
+    Given an open bridge on its own loop with max_concurrency=1, <options>
+    When 9 messages go through <operator>, and a hook has every third one cancelled <when>
+    Then 6 results and 3 cancellations are emitted, in order if it is ordered, and the stream completes
+    And no message has room
+
+    Examples: before they are handed over
+      | when               | operator        | options                                |
+      | as it is queued    | invoke          | max_pending=9                          |
+      | as it is queued    | invoke          | max_pending=9, overflow="drop_oldest"  |
+      | as it is queued    | invoke, ordered | max_pending=9, overflow="drop_newest"  |
+      | as it is queued    | stream, ordered | max_pending=None                       |
+
+    Examples: while they wait for look-ahead
+      | when               | operator        | options                                |
+      | when all have come | invoke, ordered | max_pending=9                          |
+      | when all have come | stream, ordered | max_pending=None                       |
+
   Scenario: A hook that waits for its own run gets an error: it would wait forever
     Given an open bridge on its own loop
     When hooks wait for the run of each event

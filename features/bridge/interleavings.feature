@@ -28,6 +28,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | submitting while the drain ends         |
       | submitting and cancelling               |
       | submitting and the stop of the loop     |
+      | pulling and the stop of the loop        |
       | submitting and closing the bridge       |
       | submitting and cleaning up the bridge   |
 
@@ -35,6 +36,8 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | what                                    |
       | cancelling a run while it ends          |
       | the end of a run in two threads         |
+      | counting a run that is cancelled at its end |
+      | counting a run that is dropped at its end |
       | saving while a lease is given back      |
       | closing a reader that begins to wait    |
 
@@ -78,6 +81,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | the control                              | what is wrong                           |
       | a parent that is looked at, then told    | AttributeError                          |
       | a lease that is looked for, then checked | it was saved without a look at the lease |
+      | a run that is counted, then resolved     | it is cancelled, and counted as ok      |
       | a reader that looks, then waits          | deadlock                                |
 
     Examples: agents

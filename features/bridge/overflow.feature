@@ -129,6 +129,23 @@ Feature: What happens to a message when max_pending others wait is what overflow
       | invoke   | error  | raise  | the end of the stream  |            | BacklogFullError | 3         | 1       |
       | stream   | error  | raise  | the end of the stream  |            | BacklogFullError | 3         | 1       |
 
+  Scenario: A message that gives way just before it is handed over, in a cleanup, leaves nothing
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1, overflow="drop_oldest"
+    When a run holds the slot, and in a cleanup a message of a stream gives way as it is handed over
+    Then nothing is left in flight
+    And the bridge counts 3 submitted, 1 dropped
+
+  Scenario: Messages that give way while their stream is disposed of are counted
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=3, overflow="drop_oldest"
+    When a run holds the slot, and 3 messages of an ordered stream give way while it is disposed of
+    Then nothing is left in flight
+    And the bridge counts 7 submitted, 2 dropped
+
+  Scenario: The failure of a pulled item does not give way in a later stage
+    Given an open bridge on its own loop with max_concurrency=1, max_pending=1, overflow="drop_oldest"
+    When a run holds the slot, a pulled item fails in the first of two stages, and a message arrives
+    Then the second stage emits the failure, and the message is rejected
+
   Scenario: astream of a message that is dropped ends with the reason
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1, overflow="drop_oldest"
     When a run holds the slot, and a message is streamed with astream, and another arrives

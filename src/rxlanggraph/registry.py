@@ -125,6 +125,11 @@ class RegistryStatistics:
 Entry: TypeAlias = "tuple[int, str | None, str | None, float]"
 
 
+# What resolves a task that leaves, under the lock; it returns how that is counted, and what is left
+# to do without the lock.
+Settle: TypeAlias = "Callable[[Any, _T], tuple[Outcome, Callable[[Any, _T], object] | None]]"
+
+
 class _Sweeping(Protocol):
     def note(self, task: Trackable, entry: Entry, outcome: Outcome | None) -> None: ...
 
@@ -266,7 +271,7 @@ class TaskRegistry:
         outcome: Outcome | None,
         resolve: Callable[[Any, _T], object] | None = None,
         result: _T | None = None,
-        settle: Callable[[Any, _T], bool] | None = None,
+        settle: Settle[_T] | None = None,
     ) -> bool:
         """Remove ``task``, which has ended, and count it; then call ``resolve(task, result)``.
 
@@ -278,8 +283,9 @@ class TaskRegistry:
             outcome: How it is counted; None for a task that is removed unfinished.
             resolve: What is left to do before the registry may count as idle.
             result: The second argument of ``resolve``.
-            settle: Called first, under the lock, with the same: does all that ``resolve`` would,
-                if that calls no other code; otherwise nothing, and returns False.
+            settle: Called first, under the lock, with the same: resolves ``task``, so that no other
+                thread can do that in between, and returns what then takes the place of ``outcome``
+                and ``resolve``.
 
         Returns:
             True for the one call that removed it, False for every later one.
@@ -288,12 +294,12 @@ class TaskRegistry:
             entry = self._entries.pop(task, None)
             if entry is None:
                 return False
+            if settle is not None:
+                outcome, resolve = settle(task, result)  # type: ignore[arg-type] # as below
             self._ended[outcome] += 1
             if self._sweeps:
                 for sweep in tuple(self._sweeps):
                     sweep.note(task, entry, outcome)
-            if settle is not None and settle(task, result):  # type: ignore[arg-type] # as below
-                resolve = None
             if resolve is None and (self._entries or not self._idle_waiters):
                 return True
             self._leaving[task] = entry

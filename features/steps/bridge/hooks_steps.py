@@ -432,6 +432,57 @@ def step_of_12_messages_4_were_cancelled_and_12_more_were_sent(context: Context)
     assert [status_of(future) for future in context.more] == ["cancelled"] * 0 + ["ok"] * 12
 
 
+@when("9 messages go through {operator}, and a hook has every third one cancelled {when}")
+def step_9_messages_go_through_operator_and_a_hook_has_every_third(
+    context: Context, operator: str, when: str
+) -> None:
+    name, _, context.ordered = operator.partition(", ")
+    futures: list[Any] = []
+
+    class Cancelling(hooks.Hooks):
+        def on_queued(self, event: hooks.RunQueued) -> None:
+            futures.append(event.future)
+            if when == "as it is queued" and len(futures) % 3 == 0:
+                event.future.cancel()
+
+    _add(context, Cancelling())
+    graph = graph_of(context.work, "a waiting graph")
+    stage = getattr(context.bridge, name)(graph, ordered=bool(context.ordered), errors="emit")
+    context.subscriber = subscriber = Subscriber()
+    source = rx.Subject[Any]()
+    subscriber.subscribe(source.pipe(stage))
+    for value in range(9):
+        source.on_next({"value": value})
+        if value == 0:  # so that a cancelled one has ended before the next
+            context.work.began.wait_for(1)
+        on_loop(context)
+    source.on_completed()
+    for future in futures[2::3]:
+        future.cancel()
+    context.work.release()
+
+
+@then(
+    "6 results and 3 cancellations are emitted, in order if it is ordered, and the stream completes"
+)
+def step_6_results_and_3_cancellations_are_emitted(context: Context) -> None:
+    subscriber = context.subscriber.wait_for_end()
+    assert subscriber.ends == ["completed"], subscriber.ends
+    results = [item for item in subscriber.items if item.sequence is None]
+    told = [(item.source.content["value"], item.status) for item in results]
+    if not context.ordered:
+        told.sort()
+    assert told == list(zip(range(9), ["ok", "ok", "cancelled"] * 3, strict=True)), told
+
+
+@then("no message has room")
+def step_no_message_has_room(context: Context) -> None:
+    _idle(context)
+    on_loop(context)
+    admission = context.bridge._engine.admission
+    assert not admission._holders, admission._holders
+
+
 @when("hooks wait for the run of each event")
 def step_hooks_wait_for_the_run_of_each_event(context: Context) -> None:
     context.refusals = refusals = []

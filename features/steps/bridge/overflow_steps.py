@@ -27,6 +27,7 @@ from rxlanggraph.errors import (
     BridgeClosedError,
     RunDroppedError,
 )
+from rxlanggraph.hooks import Hooks, RunQueued
 from support.bridge.bridges import on_loop
 from support.bridge.overflow_model import Message, Model
 from support.bridge.streams import Subscriber
@@ -706,3 +707,88 @@ def step_the_sources_thread_is_free_and_message_1_still_waits(context: Context) 
     context.held.gate.open()
     assert run.result(LIMIT).status == "ok"
     assert list(context.held.ran) == [Message(1, None)]
+
+
+# -- what gives way at the worst moment ------------------------------------------------------------
+
+
+@when("a run holds the slot, and in a cleanup a message of a stream gives way as it is handed over")
+def step_in_a_cleanup_a_message_of_a_stream_gives_way(context: Context) -> None:
+    context.held = held = Held(context)
+    held.begin()
+    engine, source = context.bridge._engine, Subject()
+    hand_over = engine.hand_over
+
+    def give_way_first(run: Any) -> None:
+        engine.hand_over = hand_over
+        held.send(Message(2, None))
+        assert run.rejection is not None and run.done()
+        hand_over(run)
+
+    patch(context, engine, "hand_over", give_way_first)
+    source.pipe(context.bridge.invoke(held.node)).subscribe()
+    sweep = engine.registry.begin_sweep()
+    source.on_next(Message(1, None))
+    engine.registry.end_sweep(sweep)
+
+
+@when("a run holds the slot, and 3 messages of an ordered stream give way while it is disposed of")
+def step_3_messages_of_an_ordered_stream_give_way(context: Context) -> None:
+    context.held = held = Held(context)
+    held.begin()
+    context.queued = Log()
+    listening = context.bridge.add_hooks(Queued(context.queued))
+    source: Any = Subject()
+    ordered = context.bridge.invoke(held.node, max_concurrency=1, ordered=True)
+    subscription = source.pipe(ordered).subscribe()
+    for number in range(3):
+        source.on_next(Message(number, None))
+    listening.dispose()
+
+    def send_three(_: object) -> None:
+        for number in range(3, 6):
+            held.send(Message(number, None))
+
+    next(iter(context.queued)).add_done_callback(send_three)
+    subscription.dispose()
+
+
+class Queued(Hooks):
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def on_queued(self, event: RunQueued) -> None:
+        self._log.add(event.future)
+
+
+@when("a run holds the slot, a pulled item fails in the first of two stages, and a message arrives")
+def step_a_pulled_item_fails_in_the_first_of_two_stages(context: Context) -> None:
+    def fail(_: object) -> str:
+        raise ValueError("it names no thread")
+
+    context.held = held = Held(context)
+    held.begin()
+    bridge, context.subscriber = context.bridge, Subscriber()
+    first = bridge.invoke(held.node, thread_id=fail, errors="emit")
+    second = bridge.invoke(held.node, errors="emit")
+    context.subscriber.subscribe(bridge.from_iterable(iter([0])).pipe(first, second))
+    pause = threading.Event()
+    while len(bridge.registry) < 2:  # bounded by the scenario's own deadline
+        pause.wait(0.001)
+    context.late = held.send(Message(2, None))
+    held.gate.open()
+
+
+@then("the second stage emits the failure, and the message is rejected")
+def step_the_second_stage_emits_the_failure(context: Context) -> None:
+    items = context.subscriber.wait_for_end().items
+    assert [item.status for item in items] == ["error"], items
+    assert context.late.result(LIMIT).status == "rejected"
+
+
+@then("nothing is left in flight")
+def step_nothing_is_left_in_flight(context: Context) -> None:
+    context.held.gate.open()
+    assert context.bridge.registry.wait_idle(LIMIT), context.bridge.registry.snapshot()
+    settle(context)
+    assert not context.bridge._engine.admission._holders

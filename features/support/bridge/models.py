@@ -18,6 +18,7 @@ from unittest import mock
 from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.graphs.adapters import adapt_graph
+from rxlanggraph.bridge.operators.pull import _AsyncPull
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.run_options import RunOptions
 from rxlanggraph.bridge.run_registry import RunRegistry
@@ -186,9 +187,9 @@ _OPTIONS = RunOptions(answer, adapt_graph(answer), name="answer")
 class Bridge:
     """The real engine on a loop of its own, and every run that it let in."""
 
-    def __init__(self, *, used: bool = False) -> None:
+    def __init__(self, *, used: bool = False, room: int | None = None) -> None:
         with aside():
-            self.engine = Engine(None, 2, None, "model")
+            self.engine = Engine(None, 2, room, "model")
             self.runs: list[Run] = []
             if used:
                 self.submit()
@@ -293,6 +294,36 @@ def stopping() -> None:
     loop: Any = bridge.engine.host.loop
     together(bridge.submit, lambda: loop.call_soon_threadsafe(loop.stop))
     bridge.engine.host.stopped.result(5)
+    bridge.end()
+
+
+class Nothing:
+    """An async iterable without items."""
+
+    def __aiter__(self) -> Nothing:
+        return self
+
+    async def __anext__(self) -> object:
+        raise StopAsyncIteration
+
+
+def stopping_a_pull() -> None:
+    bridge = Bridge(used=True, room=1)
+    loop: Any = bridge.engine.host.loop
+    ends: list[object] = []
+
+    observer: Any = mock.Mock(on_error=ends.append, on_completed=lambda: ends.append(None))
+
+    def subscribe() -> None:
+        # Not by RxPY, which asks for the current thread: that is one of the search's.
+        try:
+            _AsyncPull(bridge.engine, None, Nothing(), observer).start()
+        except (ClosedError, LoopUnavailableError) as error:
+            ends.append(error)
+
+    together(subscribe, lambda: loop.call_soon_threadsafe(loop.stop))
+    bridge.engine.host.stopped.result(5)
+    assert len(ends) == 1, f"the stream has {len(ends)} ends"
     bridge.end()
 
 
@@ -536,6 +567,7 @@ MODELS: dict[str, Model] = {
     "submitting while the drain ends": (submitting_in_use, ("bridge/inbox",), 2),
     "submitting and cancelling": (cancelling, HANDOFF, 1),
     "submitting and the stop of the loop": (stopping, HANDOFF, 1),
+    "pulling and the stop of the loop": (stopping_a_pull, ("bridge/operators/pull",), 1),
     "submitting and closing the bridge": (closing_bridge, HANDOFF, 1),
     "submitting and cleaning up the bridge": (cleaning_up_bridge, (*HANDOFF, "bridge/shutdown"), 1),
 }

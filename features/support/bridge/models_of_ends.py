@@ -11,7 +11,8 @@ from typing import Any
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow
 from rxlanggraph.bridge.fenced_saver import RunFence
 from rxlanggraph.bridge.run import RunScope, run_scope
-from rxlanggraph.errors import LaneLostError
+from rxlanggraph.errors import LaneLostError, RunDroppedError
+from rxlanggraph.messages import Status
 from support.bridge.models import Bridge, Model, together
 from support.concurrency.explored import aside
 from support.controls import naive_models
@@ -32,8 +33,18 @@ class Ending(Bridge):
             self.run.scope = RunScope()
             self.run.scope.inbox, self.run.scope.run = self.run.inbox, self.run
 
-    def retire(self) -> None:
-        self.engine._dispatcher.retire(self.run, self.run.unanswered("cancelled"))
+    def retire(self, status: Status = "cancelled") -> None:
+        self.engine._dispatcher.retire(self.run, self.run.unanswered(status))
+
+    def drop(self) -> None:
+        self.engine._drop(self.run)
+
+    def counted(self) -> str:
+        counters = self.engine.registry.statistics()
+        assert counters.submitted == 1, counters
+        return ["rejected", "ok", "cancelled"][
+            [counters.dropped, counters.succeeded, counters.cancelled].index(1)
+        ]
 
 
 def cancelling_a_child() -> None:
@@ -59,6 +70,30 @@ def ending_twice() -> None:
     assert scope is not None and scope.run is None
     assert bridge.run.timers is None
     assert bridge.engine.registry.statistics().cancelled == 1
+
+
+def ending_and_cancelling() -> None:
+    check_counting(Ending(), cancelled=True)
+
+
+def ending_and_dropping() -> None:
+    check_counting(Ending(), cancelled=False)
+
+
+def check_counting(bridge: Any, *, cancelled: bool) -> None:
+    run = bridge.run
+    if cancelled:
+        together(run.cancel, lambda: bridge.retire("ok"))
+    else:
+        run.rejection = RunDroppedError("another one has its room")
+        together(bridge.drop, lambda: bridge.retire("ok"))
+    outcome = "cancelled" if run.cancelled() else str(run.result_nowait().status)
+    counted = bridge.counted()
+    assert counted == outcome, f"it is {outcome}, and counted as {counted}"
+
+
+def naive_ending_and_cancelling() -> None:
+    check_counting(naive_models.Counted(), cancelled=True)
 
 
 class Timer:
@@ -116,8 +151,11 @@ def check_closing(reader: Any) -> None:
 
 
 ENDS = ("bridge/dispatcher", "bridge/run")
+COUNTING = ("bridge/dispatcher", "bridge/run", "registry")
 MODELS: dict[str, Model] = {
     "cancelling a run while it ends": (cancelling_a_child, ENDS, 2),
+    "counting a run that is cancelled at its end": (ending_and_cancelling, COUNTING, 2),
+    "counting a run that is dropped at its end": (ending_and_dropping, COUNTING, 2),
     "the end of a run in two threads": (ending_twice, ("bridge/dispatcher",), 2),
     "saving while a lease is given back": (
         saving_at_the_end,
@@ -132,6 +170,7 @@ MODELS: dict[str, Model] = {
 }
 CONTROLS: dict[str, Model] = {
     "a parent that is looked at, then told": (naive_cancelling_a_child, (), 1),
+    "a run that is counted, then resolved": (naive_ending_and_cancelling, (), 1),
     "a lease that is looked for, then checked": (naive_saving_at_the_end, (), 1),
     "a reader that looks, then waits": (naive_closing_a_reader, (), 1),
 }

@@ -166,13 +166,14 @@ def _take_before_others(limiter: AdmissionLimiter, run: Any) -> bool:
     return False
 
 
-def _count_twice(registry: RunRegistry, outcome: Any) -> None:
-    _count(registry, outcome)
-    _count(registry, outcome)
+def _count_twice(registry: RunRegistry, run: Any, result: Any) -> Any:
+    observers = _count(registry, run, result)
+    _count(registry, run, result)
+    return observers
 
 
 _discard, _release = Latest.discard, AdmissionLimiter.release
-_count = RunRegistry.count_unadmitted
+_count = RunRegistry.end_unadmitted
 
 FAULTS = {
     "the newest of those that wait gives way": Fault(DropOrder, "first", _newest),
@@ -183,5 +184,5 @@ FAULTS = {
     "a message takes room that others wait for": Fault(
         AdmissionLimiter, "_take", _take_before_others
     ),
-    "a dropped message counts twice": Fault(RunRegistry, "count_unadmitted", _count_twice),
+    "a dropped message counts twice": Fault(RunRegistry, "end_unadmitted", _count_twice),
 }

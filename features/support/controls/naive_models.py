@@ -288,6 +288,33 @@ class Child:
         self.parent = None
 
 
+class Counted:
+    """A run that is counted as what it is about to be resolved with."""
+
+    def __init__(self) -> None:
+        self.run = self
+        self.status: str | None = None
+        self._counted_as: str | None = None
+
+    def cancel(self) -> None:
+        if self.status is None:
+            self.status = "cancelled"
+
+    def retire(self, status: str) -> None:
+        self._counted_as = self.status or status
+        if self.status is None:
+            self.status = status
+
+    def cancelled(self) -> bool:
+        return self.status == "cancelled"
+
+    def result_nowait(self) -> Any:
+        return self
+
+    def counted(self) -> str | None:
+        return self._counted_as
+
+
 class Held:
     """A lease that is held, and whether it was looked at."""
 

@@ -207,7 +207,7 @@ class AdmissionLimiter:
         self._gates: deque[tuple[_Gate, _Holder]] = deque()
         self._turned_away: dict[_Holder, LoopUnavailableError | DeadlockError] = {}
         self._closed = False
-        self._closing: list[Callable[[], None]] = []  # what is called at the close
+        self._closing: list[Callable[[], None]] = []  # what is called at each close
         # Those of the holders that may give way to a newer run.
         self._drop_order = drop_order(overflow) if self.bounded else None
         self.may_drop = self._drop_order is not None
@@ -453,7 +453,7 @@ class AdmissionLimiter:
                 gate.release()
 
     def attach(self, on_close: Callable[[], None]) -> bool:
-        """Have ``on_close`` called by `close`; False if that was before. Any thread."""
+        """Have each `close` call ``on_close``; False if one was before. Any thread."""
         with self._lock:
             if not self._closed:
                 self._closing.append(on_close)
@@ -475,7 +475,7 @@ class AdmissionLimiter:
         with self._lock:
             self._closed = True
             gates, self._gates = self._gates, deque()
-            closing, self._closing = self._closing, []
+            closing = list(self._closing)
         # First: what waits for room is not to take it for that.
         for on_close in closing:
             on_close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 
 from rxlanggraph.bridge.admission import AdmissionLimiter
@@ -29,12 +30,14 @@ from rxlanggraph.bridge.run import Phase, Run
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.scheduler import RunScheduler
+from rxlanggraph.concurrency.future import Observers
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.concurrency.tasks import EagerTaskStarter
 from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
 from rxlanggraph.errors import LaneLostError, LoopUnavailableError, ThreadBusyError
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage
+from rxlanggraph.registry import Outcome
 
 __all__ = ["Dispatcher"]
 
@@ -383,10 +386,10 @@ class Dispatcher:
 
     def _leave(self, run: Run, result: StreamMessage) -> None:
         """Remove ``run`` from the registry, and resolve its future if still pending."""
-        outcome, settle = run.leaves_as(result)
-        resolve = Run.resolve if run.observed is None else _resolve_observed
-        if not self._registry.leave(run, outcome, resolve, result, settle):
-            resolve(run, result)  # it was discarded; its future is to resolve all the same
+        if not self._registry.leave(run, None, None, result, _settle):
+            with run.lock:  # it was discarded; its future is to resolve all the same
+                observers = run.settle_with(result)
+            _tell(observers, run, result)
         run.owner = run.parent = None
         scope = run.scope
         if run.lease is not None:
@@ -398,9 +401,19 @@ class Dispatcher:
             run.scope = scope.run = None
 
 
-def _resolve_observed(run: Run, result: StreamMessage) -> None:
-    """Resolve ``run``, and then tell hooks of its end. Any thread."""
-    run.resolve(result)
-    interrupt = report_end(run, result)
+def _settle(
+    run: Run, result: StreamMessage
+) -> tuple[Outcome, Callable[[Run, StreamMessage], object] | None]:
+    """See `TaskRegistry._leave`. Any thread; under the lock."""
+    observers = run.settle_with(result)
+    quiet = observers is None and run.observed is None
+    return run.counts_as(), None if quiet else partial(_tell, observers)
+
+
+def _tell(observers: Observers | None, run: Run, result: StreamMessage) -> None:
+    """Tell what waits for ``run`` that it is resolved, and then hooks of its end. Any thread."""
+    interrupt = run.tell(observers)
+    if run.observed is not None:
+        interrupt = report_end(run, result) or interrupt
     if interrupt is not None:
         raise_on_loop(interrupt)

@@ -37,6 +37,7 @@ from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
+from rxlanggraph.concurrency.future import Observers
 from rxlanggraph.concurrency.stacks import format_frames, format_task, tasks_where
 from rxlanggraph.concurrency.tasks import silence_pending_warning
 from rxlanggraph.concurrency.threads import lock_released
@@ -260,11 +261,11 @@ class Engine:
             BlockingCallError: There is no room, and this is the thread of the bridge's loop, or of
                 one on which the stream of a run is read.
         """
-        reservation = next_reservation.get()
-        if reservation is not None and self.admission.pass_on(reservation, run):
+        reservation, executes = next_reservation.get(), run.message.status == "ok"
+        if executes and reservation is not None and self.admission.pass_on(reservation, run):
             return True
         on_loop = self.on_own_loop()
-        if (on_loop and self._delivers_result()) or run.message.status != "ok":
+        if (on_loop and self._delivers_result()) or not executes:
             run.downstream = True
             self.admission.hold(run)
         elif self.admission.overflow != "block":
@@ -306,23 +307,25 @@ class Engine:
 
     def reject(self, run: Run) -> None:
         """Resolve ``run``, which got no room, or not in time. Any thread; calls its callbacks."""
-        self._let_go(run)
         if run.expired is not None:
-            self.registry.count_unadmitted("failed")
-            self._reject_with(run, run.unanswered("timed_out"))
-            return
-        self.registry.count_unadmitted("dropped")
-        self._reject_with(run, run.unanswered("rejected", self.admission.rejection()))
+            self._end_unadmitted(run, run.unanswered("timed_out"))
+        else:
+            self._end_unadmitted(run, run.unanswered("rejected", self.admission.rejection()))
 
     def fail(self, run: Run, error: Exception) -> None:
         """Resolve ``run``, whose message cannot be used. Any thread; calls its callbacks."""
-        self._let_go(run)
-        self.registry.count_unadmitted("failed")
-        self._reject_with(run, run.unanswered("error", error))
+        self._end_unadmitted(run, run.unanswered("error", error))
 
-    def _reject_with(self, run: Run, result: StreamMessage) -> None:
+    def _end_unadmitted(self, run: Run, result: StreamMessage) -> None:
+        self._let_go(run)
+        self._tell(self.registry.end_unadmitted(run, result), run, result)
+
+    def _tell(self, observers: Observers | None, run: Run, result: StreamMessage) -> None:
+        """Tell what waits for ``run`` that it is resolved, and hooks. In the submitter's thread."""
         try:
-            run.reject(result)
+            interrupt = run.tell(observers)
+            if interrupt is not None:
+                raise interrupt
         finally:
             if run.observed is not None:
                 _raise_if(report_end(run, result))
@@ -347,14 +350,23 @@ class Engine:
         # A run that is withheld is not handed over at all: its subscription sees its end.
         seen = not self.inbox.withdraw(run) and run.withheld_by is None
         result = run.unanswered("rejected", run.rejection)
-        outcome: Outcome = "cancelled" if run.cancelled() else "dropped"
         self._let_go(run)
         try:
-            if not self.registry.leave(run, outcome, self._reject_with, result):
-                self._reject_with(run, result)
+            if not self.registry.leave(run, None, None, result, self._settle):
+                with self.lock:  # if it is withheld, it will not be handed over
+                    withheld = run.withheld_by is not None
+                    settle = self.registry.end_unadmitted if withheld else Run.settle_with
+                    observers = settle(run, result)
+                self._tell(observers, run, result)
         finally:
             if seen:
                 self.inbox.post(run)
+
+    def _settle(
+        self, run: Run, result: StreamMessage
+    ) -> tuple[Outcome, Callable[[Run, StreamMessage], object]]:
+        observers = run.settle_with(result)
+        return run.counts_as(), partial(self._tell, observers)
 
     def _let_go(self, run: Run) -> None:
         run.owner = run.parent = None

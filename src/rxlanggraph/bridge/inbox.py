@@ -116,7 +116,8 @@ class LoopInbox:
                         return True
                     drain = self._drain_due = self._new_drain()
             if drain is None:
-                run.cancel()
+                if not run.cancel():  # it was dropped just before
+                    self.post(run)
             else:
                 self._send(drain)
         except BaseException:  # it was not admitted; or from a signal handler, at any point

@@ -26,10 +26,11 @@ from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
 from rxlanggraph.bridge.task_waits import RunWait
 from rxlanggraph.bridge.time_limits import TimeLimit, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
-from rxlanggraph.concurrency.future import SharedLockFuture
+from rxlanggraph.concurrency.future import Observers, SharedLockFuture
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
+    BacklogFullError,
     BlockingCallError,
     RunCancelledError,
     RunDrainedError,
@@ -258,11 +259,11 @@ class Run(SharedLockFuture[StreamMessage]):
             raise interrupt
         return cancelled
 
-    def _cancel(self) -> tuple[bool, BaseException | None]:
+    def _mark_cancelled(self) -> bool:
         parent = self.parent  # read once: it is removed when this run has ended, in any thread
         if parent is not None and not self.done():
             parent.child_cancelled = True  # before any waiter can see the cancellation
-        return super()._cancel()
+        return super()._mark_cancelled()
 
     def __await__(self) -> Generator[Any, None, StreamMessage]:
         """Await the result, on any asyncio loop: ``result = await run``.
@@ -428,57 +429,33 @@ class Run(SharedLockFuture[StreamMessage]):
             result: The result to resolve it with.
             call_back: False leaves the callbacks to the next call.
         """
+        with self._lock:
+            observers = self.settle_with(result, call_back=call_back)
+        interrupt = self.tell(observers)
+        if interrupt is not None:
+            raise_on_loop(interrupt)
+
+    def settle_with(self, result: StreamMessage, *, call_back: bool = True) -> Observers | None:
+        """Do what `resolve` does, but for what needs the lock not to be held: see `settle`."""
         failure = None
         if result.status != "ok" and self.options.errors != "emit":
             failure = failure_of(result)
-        if failure is None:
-            self.set_outcome(result, None, call_back=call_back)
-        elif result.status == "cancelled":
-            _, interrupt = self._cancel()
-            self.set_outcome(None, None)
-            if interrupt is not None:
-                raise_on_loop(interrupt)
-        else:
-            self.set_outcome(result, failure, call_back=call_back)
+        if failure is not None and result.status == "cancelled":
+            self._mark_cancelled()
+        return self.settle(result, failure, call_back=call_back)
 
-    def reject(self, result: StreamMessage) -> None:
-        """Resolve it with ``result``, which says that it was rejected, unless it is resolved.
-
-        In the submitter's thread, which calls the callbacks.
-
-        Raises:
-            KeyboardInterrupt, SystemExit: As for `cancel`.
-        """
-        self.resolve(result, call_back=False)
-        interrupt = self._wake_and_call_back()
-        if interrupt is not None:
-            raise interrupt
-
-    def leaves_as(
-        self, result: StreamMessage
-    ) -> tuple[Outcome, Callable[[Run, StreamMessage], bool] | None]:
-        """How the registry counts it, and what may resolve it in the registry's critical section.
-
-        Returns:
-            The outcome; and `settle_unobserved`, or None where `resolve` has more to do.
-        """
-        unobserved = self._callbacks is None and self.observed is None
-        succeeded = result.status == "ok" or self.options.errors == "emit"
-        settle = Run.settle_unobserved if unobserved and succeeded else None
-        return self._counts_as(result.status), settle
-
-    def _counts_as(self, status: Status) -> Outcome:
-        # As its future says, if that is already resolved.
-        if self.interruption is not None:
-            return "cancelled"
-        if self.done():
-            if self.cancelled():
+    def counts_as(self) -> Outcome:
+        """How it is counted: as its future, which is resolved, says. Under the lock."""
+        result = self._result
+        if result is None:
+            return "cancelled" if self.cancelled() else "failed"
+        if result.error is not None:
+            if result.error is self.interruption:
                 return "cancelled"
-            known = self.result_nowait()
-            status = "error" if known is None else known.status
-        if self.rejection is not None:
-            return "dropped"
-        return _COUNTS_AS[status]
+            turned_away = result.status == "rejected" and self.message.status == "ok"
+            if turned_away and isinstance(result.error, RunDroppedError | BacklogFullError):
+                return "dropped"
+        return _COUNTS_AS[result.status]
 
 
 def _is_of_asyncio(callback: object) -> bool:

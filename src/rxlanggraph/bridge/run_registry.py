@@ -13,7 +13,9 @@ from typing import Literal, overload
 
 from rxlanggraph.bridge.run import Phase, Run
 from rxlanggraph.bridge.run_info import info_of_run, nodes_at_work
+from rxlanggraph.concurrency.future import Observers
 from rxlanggraph.errors import RunDrainedError
+from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import (
     Entry,
     Outcome,
@@ -195,15 +197,18 @@ class RunRegistry(TaskRegistry):
         with self._lock:
             return not self._entries and not self._leaving
 
-    def count_unadmitted(self, outcome: Literal["dropped", "failed"]) -> None:
-        """Count a run that has a result, and was not admitted. Any thread; never blocks.
+    def end_unadmitted(self, run: Run, result: StreamMessage) -> Observers | None:
+        """Resolve a run that was not admitted, unless it is resolved, and count it.
 
-        Args:
-            outcome: ``"dropped"``, or ``"failed"`` if its time was over while it waited for room,
-                or its message could not be used.
+        Any thread; never blocks.
+
+        Returns:
+            What is to be passed to `Run.tell`.
         """
         with self._lock:
-            self._ended[outcome] += 1
+            observers = run.settle_with(result)
+            self._ended[run.counts_as()] += 1
+            return observers
 
     def begin_sweep(self) -> OpenSweep:
         """From now until `end_sweep`, every task that is admitted is to be cancelled at once.

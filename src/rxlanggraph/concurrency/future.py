@@ -22,16 +22,20 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from rxlanggraph.concurrency.clock import Gate, closed_gate
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
 from rxlanggraph.errors import UsageError
 
-__all__ = ["PENDING", "SharedLockFuture"]
+__all__ = ["PENDING", "Observers", "SharedLockFuture"]
 
 _T = TypeVar("_T")
+# What waits for a future: waiters of the standard library, gates of threads, and callbacks.
+Observers: TypeAlias = (
+    "tuple[Sequence[Any], list[Gate] | None, Sequence[Callable[[Any], object]] | None]"
+)
 _log = logging.getLogger("concurrent.futures")
 
 PENDING = "PENDING"
@@ -151,10 +155,16 @@ class SharedLockFuture(Future[_T]):
     def _cancel(self) -> tuple[bool, BaseException | None]:
         """Do what `cancel` does, but return the exception instead of raising it."""
         with self._lock:
-            if self._progress is not PENDING:
+            if not self._mark_cancelled():
                 return self._progress is not _FINISHED, None
-            self._progress = _CANCELLED
         return True, self._wake_and_call_back()
+
+    def _mark_cancelled(self) -> bool:
+        """Note that it is cancelled, unless it is resolved. Under the lock."""
+        if self._progress is not PENDING:
+            return False
+        self._progress = _CANCELLED
+        return True
 
     def set_outcome(
         self, result: _T | None, exception: BaseException | None, *, call_back: bool = True
@@ -174,42 +184,49 @@ class SharedLockFuture(Future[_T]):
             False if it was resolved or cancelled before.
         """
         with self._lock:
-            before = self._progress
-            if before is PENDING:
-                self._result = result
-                if exception is not None:
-                    self._exception = exception
-                self._progress = _FINISHED
-            elif before is _CANCELLED:
-                self._progress = _NOTIFIED
-            elif self._callbacks is None:
-                return False
-            waiting = None if before in _NOTIFIED_STATES else self._waiting
-            waiters = () if waiting is None else tuple(waiting.waiters)
-            gates, callbacks = self._take_observers(call_back)
-        if waiters:
-            self._notify_waiters(waiters)
-        if gates is not None or callbacks is not None:
-            interrupt = self._wake_each_and_call(gates, callbacks)
-            if interrupt is not None:
-                raise_on_loop(interrupt)
-        return before is PENDING
+            pending = self._progress is PENDING
+            observers = self.settle(result, exception, call_back=call_back)
+        interrupt = self.tell(observers)
+        if interrupt is not None:
+            raise_on_loop(interrupt)
+        return pending
 
-    def settle_unobserved(self, result: _T) -> bool:
-        """Resolve it with ``result`` if nothing observes it. By a caller that holds the lock.
+    def settle(
+        self, result: _T | None, exception: BaseException | None, *, call_back: bool = True
+    ) -> Observers | None:
+        """Do what `set_outcome` does, but for what needs the lock not to be held.
+
+        By a caller that holds the lock.
 
         Returns:
-            False if a thread waits for it, there is a callback, or it is resolved: use
-            `set_outcome`, without the lock.
+            What is then to be passed to `tell`, without the lock; None if nothing observes it.
         """
-        observed = (
-            self._callbacks is not None or self._gates is not None or self._waiting is not None
-        )
-        if observed or self._progress is not PENDING:
-            return False
-        self._result = result
-        self._progress = _FINISHED
-        return True
+        before = self._progress
+        if before is PENDING:
+            self._result = result
+            if exception is not None:
+                self._exception = exception
+            self._progress = _FINISHED
+        elif before is _CANCELLED:
+            self._progress = _NOTIFIED
+        if self._callbacks is None and self._gates is None and self._waiting is None:
+            return None
+        waiting = None if before in _NOTIFIED_STATES else self._waiting
+        waiters = () if waiting is None else tuple(waiting.waiters)
+        return waiters, *self._take_observers(call_back)
+
+    def tell(self, observers: Observers | None) -> BaseException | None:
+        """Tell what `settle` returned of the outcome. Any thread; runs the callbacks.
+
+        Returns:
+            An exception that a signal handler may have raised meanwhile.
+        """
+        if observers is None:
+            return None
+        waiters, gates, callbacks = observers
+        if waiters:
+            self._notify_waiters(waiters)
+        return self._wake_each_and_call(gates, callbacks)
 
     def abandon(self, exception: BaseException) -> None:
         """Resolve it, unless it is resolved, notifying only the threads that wait for it.

@@ -246,6 +246,9 @@ class Subscription:
             self._hand_over(run)
         else:
             self._advance()
+        if run.cancelled():  # by a hook: perhaps before it was noted, or had room
+            self._engine.drop(run)
+            self._ended(run)
         if self._awaited is not None and len(self._indexes) == 1:
             self._awaited.changed()
 
@@ -277,6 +280,7 @@ class Subscription:
         if not has_room:
             if self._take(run, to_start=False):
                 self._engine.reject(run)
+                self._ended(run)
             else:
                 self._drop_late(run)
         return has_room
@@ -285,6 +289,7 @@ class Subscription:
         """End ``run``, which needs no room, with ``error``. It keeps its place in the order."""
         if self._take(run, to_start=False):
             self._engine.fail(run, error)
+            self._ended(run)
         else:
             self._drop_late(run)
 
@@ -408,6 +413,8 @@ class Subscription:
 
     def _next(self) -> Run | None:
         """The next run to be handed over; if there is none, the advance is over. Under the lock."""
+        while self._waiting and self._waiting[0].done():  # dropped just now, or cancelled
+            self._waiting.popleft()
         if not self._waiting or self._is_withheld(self._waiting[0]):
             self._advancing = False
             return None
@@ -461,9 +468,8 @@ class Subscription:
             index = self._indexes.pop(future, None)
             if index is None:  # disposed
                 return
-            if future.rejection is not None and future in self._waiting:
+            if future.withheld_by is not None and future in self._waiting:
                 self._waiting.remove(future)
-                self._engine.registry.count_unadmitted("dropped")  # it was never registered
             # Each result is emitted in the context of its own run, whichever run's end released it.
             ended = (result, copy_context())
             due = (ended,) if self._look_ahead is None else self._due(index, ended)

@@ -8,11 +8,10 @@ the memory with messages that wait.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import logging
 import threading
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable
 from contextvars import copy_context
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from reactivex.disposable import Disposable
 
 from rxlanggraph.bridge.admission import Reservation, next_reservation
 from rxlanggraph.bridge.engine import Engine
+from rxlanggraph.concurrency.tasks import close_left_behind
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError, LoopUnavailableError
@@ -196,18 +196,37 @@ class _AsyncPull(_Pull):
     # end, is left alone until it has.
     _task: asyncio.Task[Any] | None = None
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # What was sent to the loop, until its first step; the single call that takes it out begins
+        # it, or prevents that.
+        self._unbegun: list[Coroutine[Any, Any, None]] = []
+
     def _begin(self) -> None:
         self.reservation.loop = self._loop
         pulling = self._pull()
+        self._unbegun.append(pulling)
         try:
             asyncio.run_coroutine_threadsafe(pulling, self._loop)
-        except RuntimeError as error:  # the loop was closed just now
-            pulling.close()
-            raise self._engine.why_closed() from error
+        except RuntimeError:  # the loop was closed just now
+            if self._prevent():
+                raise self._engine.why_closed() from None
+
+    def _prevent(self) -> bool:
+        """Keep it from its first step, on a loop that is closed. False if it had that."""
+        try:
+            pulling = self._unbegun.pop()
+        except IndexError:
+            return False
+        close_left_behind(pulling, self._loop)
+        return True
 
     def _interrupt(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        try:
             self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:  # the loop is closed
+            if self._prevent():
+                self._fail(self._engine.why_closed())
 
     def _cancel(self) -> None:
         task, self._task = self._task, None
@@ -215,6 +234,7 @@ class _AsyncPull(_Pull):
             task.cancel()
 
     async def _pull(self) -> None:
+        self._unbegun.clear()
         try:
             await self._iterate()
         except asyncio.CancelledError as error:
