@@ -92,7 +92,10 @@ MODULES = {
     "bridge/operators/awaited.py": "bridge/observables_in_nodes",
     "bridge/graphs/adapters.py": "bridge/runs bridge/run_arguments bridge/langgraph_arguments",
     "bridge/deadlocks.py": "bridge/nested_runs bridge/observables_in_nodes",
-    "bridge/leftovers.py": "bridge/thread_policies bridge/retrying",
+    "concurrency/leftovers.py": "bridge/thread_policies bridge/retrying",
+    "bridge/graph_loops.py": "bridge/graph_loops",
+    "bridge/task_waits.py": "bridge/nested_runs bridge/observables_in_nodes",
+    "bridge/exits.py": "bridge/lifecycle",
     "bridge/run_registry.py": "bridge/cleanup bridge/looking_inside bridge/nested_runs",
     "bridge/run_info.py": "bridge/looking_inside",
     "bridge/draining.py": "bridge/draining",
@@ -102,6 +105,7 @@ MODULES = {
     "bridge/observers.py": "bridge/hooks",
     "bridge/listeners.py": "bridge/hooks bridge/blocked_loop",
     "bridge/reports.py": "bridge/hooks",
+    "bridge/callbacks.py": "bridge/hooks",
     "bridge/graphs/tracebacks.py": "bridge/kept bridge/user_exceptions",
 }
 # What all of them are run against, besides: the quick features of the core.
@@ -204,14 +208,19 @@ class Mutant:
 def sample(module: str, seed: int, wanted: int) -> list[Mutant]:
     """One mutant at each of so many places, the same for the same seed and source."""
     places: dict[Any, list[MutationSpec]] = defaultdict(list)
-    for item in _all_work_items([ROOT / PACKAGE / module], {}):
-        (spec,) = item.mutations
-        if not spec.operator_name.startswith(MEANINGLESS):
-            places[spec.start_pos, spec.end_pos].append(spec)
+    for spec in specs(module):
+        places[spec.start_pos, spec.end_pos].append(spec)
     chance = random.Random(f"{seed} {module}")
     chosen = chance.sample(sorted(places), min(wanted, len(places)))
     mutants = [Mutant(module, chance.choice(places[place])) for place in sorted(chosen)]
     return [each for each in mutants if has_meaning(each)]
+
+
+def specs(module: str) -> Iterator[MutationSpec]:
+    for item in _all_work_items([ROOT / PACKAGE / module], {}):
+        (spec,) = item.mutations
+        if not spec.operator_name.startswith(MEANINGLESS):
+            yield spec
 
 
 def has_meaning(mutant: Mutant) -> bool:
@@ -242,6 +251,12 @@ def explained() -> set[tuple[str, ...]]:
     """Return the `row` of each survivor that docs/mutants.md explains."""
     rows = re.findall(r"^\| `.*", Path(ROOT, "docs/mutants.md").read_text("utf-8"), re.MULTILINE)
     return {tuple(re.findall(r"`([^`]+)`", row.replace(r"\|", "|"))[:4]) for row in rows}
+
+
+def outdated() -> set[tuple[str, ...]]:
+    """Return the rows of docs/mutants.md whose mutant does not exist: the code has changed."""
+    modules = {row[0] for row in explained()} & set(MODULES)
+    return explained() - {Mutant(it, spec).row for it in modules for spec in specs(it)}
 
 
 # -- in a worker -----------------------------------------------------------------------------------
@@ -402,6 +417,8 @@ def main() -> int:
     parser.add_argument("--closest", action="store_true", help="a module's own features alone")
     parser.add_argument("modules", nargs="*", help="of the core; all by default")
     options = parser.parse_args()
+    if rows := outdated():
+        parser.error(f"no mutant is named by these rows of docs/mutants.md: {sorted(rows)}")
     modules = options.modules or list(MODULES)
     found = [it for name in modules for it in sample(name, options.seed, options.count)]
     mutants = [each for each in found if each.row not in explained()]
