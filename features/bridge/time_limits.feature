@@ -60,7 +60,7 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
 
   Scenario: A message whose time is over when its slot is free never begins
     Given an open bridge on its own loop with max_concurrency=1
-    When a run blocks the loop for longer than a message with timeout=TimeLimits(start=0.05) may wait
+    When a run blocks the loop for longer than a message with timeout=TimeLimits(start=0.3) may wait
     Then it has timed out by "start", with the words "did not begin within"
     And it is not begun when everything may end
 

@@ -104,19 +104,19 @@ def step_the_loop_is_blocked_for_longer_than_a_message_may_wait(
 def step_a_run_blocks_the_loop_for_longer_than_a_message_may_wait(
     context: Context, options: str
 ) -> None:
-    blocking, go_on = Gate(), Gate()
+    begun, waiting = Gate(), Gate()
+    context.add_cleanup(waiting.open)
 
     async def block(_: object) -> None:
-        await asyncio.sleep(0)  # the message is in the scheduler by then
-        blocking.open()
-        go_on.wait()
+        begun.open()
+        await waiting.wait_async()
+        time.sleep(0.3)
 
-    with _blocked_loop(context):
-        first = context.bridge.create_future_task(block, 0)
-        send(context, "an async function", [2], errors="emit", **arguments(options))
-    blocking.wait()
-    time.sleep(0.1)
-    go_on.open()
+    first = context.bridge.create_future_task(block, 0)
+    begun.wait()
+    send(context, "an async function", [2], errors="emit", **arguments(options))
+    on_loop(context)  # it was admitted in time
+    waiting.open()
     first.result(LIMIT)
 
 
