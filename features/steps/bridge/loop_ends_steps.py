@@ -105,6 +105,18 @@ def step_the_adopted_loop_ends_over_a_stream_that_waits(context: Context) -> Non
     context.lent.end()
 
 
+@when('the adopted loop ends over a stream with errors="skip" whose only run has begun')
+def step_the_adopted_loop_ends_over_a_stream_whose_run_is_at_work(context: Context) -> None:
+    listen(context, "rxlanggraph")
+    stream = reactivex.just({"value": 0}).pipe(
+        context.bridge.invoke(context.work.wait, errors="skip")
+    )
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(stream)
+    context.work.began.wait_for(1)
+    context.lent.end()
+
+
 @when("a node leaves a task behind, and the bridge is closed")
 def step_a_node_leaves_a_task_behind(context: Context) -> None:
     context.seen = Log()
