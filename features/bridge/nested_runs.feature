@@ -103,6 +103,11 @@ Feature: A run may wait for other runs; a wait that could never end is refused a
       | a task that awaits a task     | in a graph        | await    | its own    |
       | a wait that was given up once | on it             | await    | its own    |
 
+  Scenario: A run that awaits a child which is cancelled has failed, and is not cancelled itself
+    Given an open bridge on its own loop
+    When a run awaits a child, which is cancelled
+    Then the run has failed with RunError: "waited for a run that was cancelled"
+
   Scenario: An actor that sends to its own thread without waiting is answered in order
     Given an open bridge on its own loop
     When a run sends two messages to its own thread, and ends

@@ -9,10 +9,10 @@ from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge import deadlocks
-from rxlanggraph.errors import DeadlockError
+from rxlanggraph.errors import DeadlockError, RunError
 from support.bridge import given_up_waits, nested_runs
 from support.bridge.bridges import arguments
-from support.concurrency.waiting import LIMIT
+from support.concurrency.waiting import LIMIT, Log
 
 
 @when("a run sends to its own thread, and waits by {way}")
@@ -95,6 +95,26 @@ def step_the_child_is_refused(context: Context, words: str) -> None:
 
 
 # -- what works ------------------------------------------------------------------------------------
+
+
+@when("a run awaits a child, which is cancelled")
+def step_a_run_awaits_a_child_which_is_cancelled(context: Context) -> None:
+    children = Log()
+
+    async def parent(_: object) -> None:
+        child = context.bridge.create_future_task(context.work.wait, {"value": 1})
+        children.add(child)
+        await child
+
+    run = context.bridge.create_future_task(parent, 0)
+    children.wait_for(1)[0].cancel()
+    context.error = run.exception(LIMIT)
+
+
+@then('the run has failed with RunError: "{words}"')
+def step_the_run_has_failed_with_runerror(context: Context, words: str) -> None:
+    assert type(context.error) is RunError, repr(context.error)
+    assert words in str(context.error), context.error
 
 
 @when("a run sends two messages to its own thread, and ends")
