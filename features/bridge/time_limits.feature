@@ -40,6 +40,7 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     When a run has all there is, and a message with timeout=TimeLimits(start=0.05) waits for <what>
     Then it has timed out by "start", with the words "did not begin within 0.05 s"
     And it is not begun when everything may end
+    And the bridge has room for another one
 
     Examples:
       | what        | bridge                           |

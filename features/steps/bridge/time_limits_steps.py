@@ -15,7 +15,7 @@ from langgraph.errors import NodeTimeoutError
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import TimeoutPolicy
 
-from rxlanggraph import RunTimeoutError, TimeLimits
+from rxlanggraph import RunTimeoutError, StreamMessage, TimeLimits
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import arguments, on_loop, send
 from support.bridge.graphs import State, graph_of, one_node
@@ -210,6 +210,16 @@ def step_it_is_not_begun_when_everything_may_end(context: Context) -> None:
     context.work.release()
     assert context.bridge.registry.wait_idle(LIMIT)
     assert 2 not in list(context.work.began)
+
+
+@then("the bridge has room for another one")
+def step_the_bridge_has_room_for_another_one(context: Context) -> None:
+    async def send_there() -> StreamMessage:
+        # Without room, this is refused on the loop's thread.
+        return await context.bridge.create_future_task(context.work.answer, {"value": 3})
+
+    loop = context.bridge._engine.host.loop
+    assert asyncio.run_coroutine_threadsafe(send_there(), loop).result(LIMIT).status == "ok"
 
 
 @then("all {count:d} messages were counted, this one as failed")
