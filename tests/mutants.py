@@ -62,10 +62,11 @@ MODULES = {
     "bridge/engine.py": "bridge/runs bridge/handoff_loops bridge/back_pressure bridge/fork",
     "bridge/dispatcher.py": "bridge/runs bridge/thread_policies bridge/handoff_loops "
     "bridge/back_pressure bridge/draining bridge/lanes",
-    "bridge/execution.py": "bridge/runs bridge/time_limits bridge/retrying bridge/user_exceptions",
-    "bridge/loops.py": "bridge/handoff_loops bridge/loop_pauses bridge/several_bridges",
+    "bridge/execution.py": "bridge/runs bridge/time_limits bridge/retrying bridge/user_exceptions "
+    "limits/model_limits",
+    "bridge/loops.py": "bridge/handoff_loops bridge/loop_pauses bridge/several_bridges bridge/fork",
     "bridge/bridge.py": "bridge/run_arguments bridge/rollback bridge/stream bridge/astream",
-    "bridge/shutdown.py": "bridge/cleanup",
+    "bridge/shutdown.py": "bridge/cleanup bridge/draining bridge/lifecycle",
     "concurrency/future.py": "bridge/futures bridge/awaiting bridge/fork",
     "bridge/run_threads.py": "bridge/worker_threads bridge/several_bridges",
     "rx/serialized_observer.py": "rx/contract bridge/stream",
@@ -91,7 +92,7 @@ MODULES = {
     "bridge/operators/async_iterable.py": "bridge/observables_in_nodes",
     "bridge/operators/awaited.py": "bridge/observables_in_nodes",
     "bridge/graphs/adapters.py": "bridge/runs bridge/run_arguments bridge/langgraph_arguments",
-    "bridge/deadlocks.py": "bridge/nested_runs bridge/observables_in_nodes",
+    "bridge/deadlocks.py": "bridge/nested_runs bridge/observables_in_nodes bridge/astream",
     "concurrency/leftovers.py": "bridge/thread_policies bridge/retrying",
     "bridge/graph_loops.py": "bridge/graph_loops",
     "bridge/task_waits.py": "bridge/nested_runs bridge/observables_in_nodes",
@@ -124,7 +125,7 @@ CORE = (
 SLOW = ("bridge/handoff_entering", "bridge/lanes", "bridge/fork")
 # The steps of these features. Those of the others are left out: what they import takes longer than
 # most mutants live.
-STEPS = ("bridge", "registry", "rx", "shared")
+STEPS = ("bridge", "limits", "registry", "rx", "shared")
 # What the scenarios import, and takes long: once, and then a process is forked for each mutant. It
 # imports the package and the steps.
 PRELOADED = (

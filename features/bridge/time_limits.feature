@@ -48,6 +48,11 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
       | a slot      | max_concurrency=1                |
       | room        | max_concurrency=1, max_pending=1 |
 
+  Scenario: A message that waits too long for a place of its subscription gives its thread back
+    Given an open bridge on its own loop
+    When a message on "t" waits too long for the one place of a subscription, which another one has
+    Then the next message on "t" is answered meanwhile
+
   Scenario Outline: A message whose time is over when the loop sees it never begins: <options>
     Given an open bridge on its own loop
     When the loop is blocked for longer than a message with <options> may wait

@@ -92,6 +92,32 @@ def step_a_run_has_all_there_is_and_a_message_waits(
     send(context, "an async function", [2], thread_id=thread_id, errors="emit", **chosen)
 
 
+@when(
+    'a message on "{thread_id}" waits too long for the one place of a subscription, which another '
+    "one has"
+)
+def step_a_message_waits_too_long_for_the_one_place_of_a_subscription(
+    context: Context, thread_id: str
+) -> None:
+    messages = [
+        StreamMessage({"value": number}, thread_id=it) for number, it in enumerate(["s", thread_id])
+    ]
+    stage = context.bridge.invoke(
+        context.work.wait, max_concurrency=1, timeout=TimeLimits(start=0.05), errors="emit"
+    )
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(rx.from_iterable(messages).pipe(stage))
+    context.subscriber.log.wait_for(1)
+
+
+@then('the next message on "{thread_id}" is answered meanwhile')
+def step_the_next_message_is_answered_meanwhile(context: Context, thread_id: str) -> None:
+    assert [item.status for item in context.subscriber.items] == ["timed_out"]
+    send(context, "an async function", [2], thread_id=thread_id)
+    assert _last(context).status == "ok"
+    context.work.release()
+
+
 @when("the loop is blocked for longer than a message with {options} may wait")
 def step_the_loop_is_blocked_for_longer_than_a_message_may_wait(
     context: Context, options: str
