@@ -136,7 +136,7 @@ def step_a_run_blocks_the_loop_for_longer_than_a_message_may_wait(
     async def block(_: object) -> None:
         begun.open()
         await waiting.wait_async()
-        time.sleep(0.3)
+        time.sleep(0.3)  # noqa: ASYNC251 - it is to block the loop
 
     first = context.bridge.create_future_task(block, 0)
     begun.wait()
