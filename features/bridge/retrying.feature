@@ -81,6 +81,11 @@ Feature: A retried attempt continues where the failed one stopped, and none begi
       | reading the thread   |
       | saving the message   |
 
+  Scenario: A graph without checkpoints is tried again on a thread, too
+    Given an open bridge on its own loop
+    When a graph without a saver, whose step fails once, gets a message on a thread with retry=2
+    Then the run is ok
+
   Scenario: A run from an older checkpoint branches off once
     Given an open bridge on its own loop
     And a graph of 3 steps whose 2nd fails 0 times, with a saver in memory
