@@ -226,12 +226,15 @@ def specs(module: str) -> Iterator[MutationSpec]:
 
 
 def has_meaning(mutant: Mutant) -> bool:
-    """Whether it can be compiled (not if the `*` of a signature is changed), and costs no slots."""
+    """Whether it can be made and compiled (not a changed `*` of a signature), and costs no slots."""
     source = Path(ROOT, PACKAGE, mutant.module).read_text("utf-8")
     line, column = mutant.spec.start_pos
     if source.splitlines()[line - 1][:column].endswith("slots="):
         return False
-    changed = mutate_code(source, mutant.operator, mutant.spec.occurrence)
+    try:
+        changed = mutate_code(source, mutant.operator, mutant.spec.occurrence)
+    except AttributeError:  # cosmic-ray cannot replace a dotted name in a tuple of exceptions
+        return False
     with warnings.catch_warnings(action="error"):  # `is` beside a literal
         try:
             compile(changed, mutant.module, "exec")
