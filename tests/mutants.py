@@ -226,7 +226,7 @@ def specs(module: str) -> Iterator[MutationSpec]:
 
 
 def has_meaning(mutant: Mutant) -> bool:
-    """Whether it can be made and compiled (not a changed `*` of a signature), and costs no slots."""
+    """Whether it can be made, and compiled (a changed `*` cannot), and is not about slots."""
     source = Path(ROOT, PACKAGE, mutant.module).read_text("utf-8")
     line, column = mutant.spec.start_pos
     if source.splitlines()[line - 1][:column].endswith("slots="):
