@@ -88,6 +88,11 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
       | its own    |
       | an adopted |
 
+  Scenario: A message that merely waits does not hide one that is to interrupt
+    Given 2 bridges on its own loops that share their lanes
+    When another process has a thread, a third one wants to interrupt it, and the second bridge gets a message
+    Then the note of the third one is still there, and the message is answered in the end
+
   Scenario: A bridge that always has the next message does not keep the thread from another one
     Given 2 bridges on its own loops that share their lanes
     When the first one gets a next message to a thread whenever one is answered, and the second one gets 3

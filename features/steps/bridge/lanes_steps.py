@@ -19,12 +19,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.bridge.lanes import _key, fenced
+from rxlanggraph.bridge.lanes import ThreadLease, _key, fenced
 from rxlanggraph.errors import LaneLostError, RunInterruptedError, ThreadBusyError
 from rxlanggraph.state import State, open_state
 from support.bridge.bridges import LentLoop, arguments
 from support.bridge.lane_process import THREAD, LaneProcess, adding, saver_at
 from support.bridge.savers import rows_of
+from support.concurrency.patching import patch
 from support.concurrency.pauses import until
 from support.concurrency.raising import check_error, error_of
 from support.concurrency.waiting import LIMIT, Gate, Log, in_threads
@@ -488,6 +489,37 @@ def _wait_for_note(context: Context) -> None:
             await asyncio.sleep(0)
 
     context.shared.lent.run(wait())
+
+
+@when(
+    "another process has a thread, a third one wants to interrupt it, and the second bridge gets a "
+    "message"
+)
+def step_another_process_has_a_thread_a_third_one_wants_to_interrupt(context: Context) -> None:
+    state, left, leave = context.shared.states[0], Log(), ThreadLease._leave_note
+    context.note = {"by": "the third one", "interrupt": "a message"}
+
+    async def leave_note(lease: ThreadLease) -> None:
+        await leave(lease)
+        left.add(lease)
+
+    async def play_both() -> None:
+        key = _key("lane-wanted", "t")
+        async with state.lock(_key("lane", "t"), LIMIT):
+            await state.set(key, context.note)
+            context.future = _send(context, context.second)
+            await until(lambda: bool(list(left)))
+            context.found = (await state.get(key)).value
+            await state.delete(key)
+
+    patch(context, ThreadLease, "_leave_note", leave_note)
+    context.shared.lent.run(play_both())
+
+
+@then("the note of the third one is still there, and the message is answered in the end")
+def step_the_note_of_the_third_one_is_still_there(context: Context) -> None:
+    assert context.found == context.note, context.found
+    assert context.future.result(LIMIT).status == "ok"
 
 
 @then("the {count:d} are cancelled, and the second bridge has nothing in flight")
