@@ -99,6 +99,11 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     When a run with timeout=TimeLimits(start=0.05) runs for longer than that
     Then it is answered
 
+  Scenario: Runs that have ended in time leave no timer on the loop
+    Given an open bridge on its own loop
+    When 20 messages are answered with timeout=TimeLimits(start=60, attempt=60, run=60), deadline=60
+    Then no timer is left on the loop
+
   Scenario: With retry an attempt that exceeds its limit is followed by another one, until the run's limit
     Given an open bridge on its own loop
     When a waiting graph is retried, with timeout=TimeLimits(attempt=0.02, run=0.3)

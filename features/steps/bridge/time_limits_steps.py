@@ -238,6 +238,19 @@ def step_it_is_not_begun_when_everything_may_end(context: Context) -> None:
     assert 2 not in list(context.work.began)
 
 
+@when("{count:d} messages are answered with {options}")
+def step_messages_are_answered_with(context: Context, count: int, options: str) -> None:
+    send(context, "an async function", range(count), **arguments(options))
+    assert context.bridge.registry.wait_idle(LIMIT)
+    on_loop(context)
+
+
+@then("no timer is left on the loop")
+def step_no_timer_is_left_on_the_loop(context: Context) -> None:
+    timers = context.bridge._engine.host.loop._scheduled
+    assert [each for each in timers if not each.cancelled()] == []
+
+
 @then("the bridge has room for another one")
 def step_the_bridge_has_room_for_another_one(context: Context) -> None:
     async def send_there() -> StreamMessage:
