@@ -51,3 +51,7 @@ Feature: When a loop ends, its runs end with it: started ones are cancelled, wai
   Scenario: asyncio logs nothing about runs that had begun on a loop that was closed
     When an adopted loop is closed between the bridge's call and the step in which it looks
     Then the message's future raises LoopUnavailableError, and asyncio has logged nothing
+
+  Scenario: asyncio logs nothing about a run that waits in its node on a loop that was closed
+    When an adopted loop is closed while a node waits there
+    Then the message's future raises LoopUnavailableError, and asyncio has logged nothing

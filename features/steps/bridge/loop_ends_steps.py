@@ -208,6 +208,24 @@ def step_an_adopted_loop_is_closed_between(context: Context) -> None:
     bridge.close(0)
 
 
+@when("an adopted loop is closed while a node waits there")
+def step_an_adopted_loop_is_closed_while_a_node_waits_there(context: Context) -> None:
+    context.logged = listen(context, "asyncio")
+    loop = asyncio.new_event_loop()
+    bridge = RxPyLangGraphBridge(loop)
+    futures = []
+
+    async def wait(_: object) -> None:
+        loop.stop()
+        await asyncio.Event().wait()
+
+    loop.call_soon(lambda: futures.append(bridge.create_future_task(wait, 0)))
+    loop.run_forever()
+    loop.close()
+    context.error = futures[0].exception(LIMIT)
+    bridge.close(0)
+
+
 @then("the message's future raises LoopUnavailableError, and asyncio has logged nothing")
 def step_asyncio_has_logged_nothing(context: Context) -> None:
     assert isinstance(context.error, LoopUnavailableError), context.error
