@@ -556,7 +556,7 @@ def step_its_runs_end_with_error_and_the_others_with_their_results(
 
 
 @when("a message is sent, and the loop that its call would go to ends before its run begins")
-def step_a_message_is_sent_and_the_loop_of_its_call_ends(context: Context) -> None:
+def step_a_message_is_sent_and_the_loop_that_its_call_would_go_to(context: Context) -> None:
     engine, blocking, go_on = context.bridge._engine, Gate(), Gate()
     context.add_cleanup(go_on.open)
 

@@ -106,7 +106,7 @@ def step_the_adopted_loop_ends_over_a_stream_that_waits(context: Context) -> Non
 
 
 @when('the adopted loop ends over a stream with errors="skip" whose only run has begun')
-def step_the_adopted_loop_ends_over_a_stream_whose_run_is_at_work(context: Context) -> None:
+def step_the_adopted_loop_ends_over_a_stream_whose_only_run_has_begun(context: Context) -> None:
     listen(context, "rxlanggraph")
     stream = reactivex.just({"value": 0}).pipe(
         context.bridge.invoke(context.work.wait, errors="skip")
