@@ -240,6 +240,10 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
 
   # -- the saver behind the lanes ------------------------------------------------------------------
 
+  Scenario: A fenced saver writes nothing when the lease is lost, in both forms
+    Given a saver whose fence refuses every write
+    Then put, aput, put_writes and aput_writes each raise LaneLostError, and the saver is empty
+
   Scenario: A fenced saver reads, writes and counts as the saver behind it, in both forms
     Given a saver, and another one that is fenced
     When the same checkpoints and writes are put into both, without waiting and awaited

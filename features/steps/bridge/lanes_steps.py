@@ -19,6 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph.bridge.fenced_saver import FencedSaver
 from rxlanggraph.bridge.lanes import ThreadLease, _key, fenced
 from rxlanggraph.errors import LaneLostError, RunInterruptedError, ThreadBusyError
 from rxlanggraph.state import State, open_state
@@ -765,6 +766,38 @@ def step_the_bridges_hold_no_lease(context: Context) -> None:
 
 
 # -- the saver behind the lanes -------------------------------------------------------------------
+
+
+class _Lost:
+    """The fence of a run whose lease is lost."""
+
+    def check(self) -> None:
+        raise LaneLostError("lost")
+
+    async def check_async(self) -> None:
+        self.check()
+
+
+@given("a saver whose fence refuses every write")
+def step_a_saver_whose_fence_refuses_every_write(context: Context) -> None:
+    context.saver = InMemorySaver()
+    context.fenced = FencedSaver(context.saver, _Lost())
+
+
+@then("put, aput, put_writes and aput_writes each raise LaneLostError, and the saver is empty")
+def step_put_aput_put_writes_and_aput_writes_each_raise(context: Context) -> None:
+    fenced, metadata = context.fenced, {"source": "input", "step": 1, "parents": {}}
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "c"}}
+    put, writes = (config, empty_checkpoint(), metadata, {}), (config, [("n", 1)], "a task")
+    for call in (
+        lambda: fenced.put(*put),
+        lambda: asyncio.run(fenced.aput(*put)),
+        lambda: fenced.put_writes(*writes),
+        lambda: asyncio.run(fenced.aput_writes(*writes)),
+    ):
+        check_error(error_of(call), "LaneLostError")
+    assert not context.saver.storage, context.saver.storage
+    assert not context.saver.writes, context.saver.writes
 
 
 @given("a saver, and another one that is fenced")
