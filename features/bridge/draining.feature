@@ -89,6 +89,13 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     When a run waits in "last" forever, and the bridge is drained for 0.1 s
     Then the run is cancelled, and the report says "1 cancelled, 0 completed, 0 failed, 0 stuck"
 
+  Scenario: A timeout that is over before drain_after is the end all the same
+    Given an open bridge on its own loop
+    And stages with an InMemorySaver
+    When a run waits in "first", and the bridge is closed within 0.1 s, with drain_after=0.5
+    Then the run is cancelled, and the report says "1 cancelled, 0 completed, 0 failed, 0 stuck"
+    And its graph was not asked to stop
+
   Scenario: A run that does not end even then is named as stuck
     Given an open bridge on its own loop
     And stages with an InMemorySaver

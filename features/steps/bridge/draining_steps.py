@@ -221,6 +221,23 @@ def step_a_run_waits_forever_and_the_bridge_is_drained_for_seconds(
     assert context.bridge.registry.wait_idle(LIMIT)
 
 
+@when(
+    'a run waits in "{node}", and the bridge is closed within {seconds:g} s, with '
+    "drain_after={later:g}"
+)
+def step_a_run_waits_and_the_bridge_is_closed_within(
+    context: Context, node: str, seconds: float, later: float
+) -> None:
+    _begin(context, node)
+    context.asked = _asked(context)
+    context.report = context.bridge.close(seconds, drain_after=later)
+
+
+@then("its graph was not asked to stop")
+def step_its_graph_was_not_asked_to_stop(context: Context) -> None:
+    assert list(context.asked) == []
+
+
 @when('a run waits in "{node}", and aclose is awaited on that loop with {options}')
 def step_a_run_waits_and_aclose_is_awaited_on_that_loop(
     context: Context, node: str, options: str
