@@ -110,6 +110,16 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
     Given room for one run, which is taken and then closed
     Then two more are let through at once
 
+  Scenario: Runs that a result leads to may be more than there is room for; others wait for all of them
+    Given room for one run, which is taken
+    When a result leads to one more
+    Then there is no room for another
+
+  Scenario: A source's room for its next item is not passed on by code that it has merely started
+    Given room for one run, which is taken by a source that emits nothing at the moment
+    When a thread that the source has started sends a message
+    Then there is room once the source has ended, and not before
+
   Scenario Outline: A submitter interrupted just when <something happens> leaves nothing behind
     Given room for one run, which is taken
     When the next one is interrupted just when <something happens>

@@ -41,6 +41,12 @@ Feature: A callback that blocks the loop is named, and what that costs is measur
     When a subscriber blocks the loop until that is noticed, 1 time
     Then 1 warning names the function "blocker", with its stack and a remedy
 
+  Scenario: Hooks that are added to a loop at work have it watched from then on
+    Given an open bridge on its own loop
+    When an async function blocks the loop, which is watched since it has begun
+    Then 1 warning names the function "blocker", with its stack and a remedy
+    And the hooks were told the same, in a thread of the watch
+
   Scenario: A hook may cancel the run that blocks the loop, and close the bridge
     Given an open bridge on its own loop with blocked_after=0.05
     When a hook cancels everything as a node blocks the loop, and closes the bridge

@@ -65,11 +65,17 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     When a run waits in "first", and the bridge is drained
     Then the run is completed, and the report says "0 cancelled, 1 completed, 0 failed, 0 stuck"
 
-  Scenario: A graph that has no control continues to its end
+  Scenario Outline: A graph whose ainvoke <is> continues to its end
     Given an open bridge on its own loop
-    And stages with an InMemorySaver, in a class whose ainvoke takes no control
+    And stages with an InMemorySaver, whose ainvoke <is>
     When a run waits in "first", and the bridge is drained
     Then the run is completed, and the report says "0 cancelled, 1 completed, 0 failed, 0 stuck"
+
+    Examples:
+      | is                           |
+      | takes no control             |
+      | takes none, without a hash   |
+      | has no signature             |
 
   Scenario: A graph that is bound to a control of its owner is stopped by its owner alone
     Given an open bridge on its own loop
@@ -82,6 +88,13 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     And stages with an InMemorySaver
     When a run waits in "last" forever, and the bridge is drained for 0.1 s
     Then the run is cancelled, and the report says "1 cancelled, 0 completed, 0 failed, 0 stuck"
+
+  Scenario: A timeout that is over before drain_after is the end all the same
+    Given an open bridge on its own loop
+    And stages with an InMemorySaver
+    When a run waits in "first", and the bridge is closed within 0.1 s, with drain_after=0.5
+    Then the run is cancelled, and the report says "1 cancelled, 0 completed, 0 failed, 0 stuck"
+    And its graph was not asked to stop
 
   Scenario: A run that does not end even then is named as stuck
     Given an open bridge on its own loop
@@ -210,14 +223,15 @@ Feature: close(drain_after=...): graphs that save checkpoints stop between super
     When a run waits in "first", and 2 threads drain the bridge
     Then both reports name the run as drained
 
-  Scenario Outline: drain_after=<value> is refused, and nothing is closed
+  Scenario Outline: <close>(drain_after=<value>) is refused, and nothing is closed
     Given an open bridge on its own loop
-    When it is closed with drain_after=<value>
+    When its <close> is called with drain_after=<value>
     Then InvalidArgumentError is raised, which says "drain_after must be a number of seconds from 0"
     And the bridge answers the next message
 
     Examples:
-      | value |
-      | -1    |
-      | "now" |
-      | nan   |
+      | close  | value |
+      | close  | -1    |
+      | close  | "now" |
+      | close  | nan   |
+      | aclose | nan   |

@@ -133,6 +133,11 @@ Feature: Several loops, on which a bridge calls its graphs
     Then its runs end with LoopUnavailableError, and the others with their results
     And 20 further messages have their results
 
+  Scenario: A call that comes just when its loop has ended goes to another one
+    Given a bridge with 2 loops
+    When a message is sent, and the loop that its call would go to ends before its run begins
+    Then it has its result all the same
+
   Scenario: Closing the bridge ends what is on all loops
     Given a bridge with 3 loops
     When 30 runs have begun, and the bridge is closed

@@ -136,10 +136,16 @@ Feature: Hooks receive the events of runs, and cannot harm them
     When hooks are added while a run is at work, and disposed of while another one is
     Then they heard nothing of the first run, and nothing of the second one after its start
 
-  Scenario: Two hooks, and the same one twice, are each called
+  Scenario: Two hooks, and the same one twice, are each called until they are disposed of
     Given an open bridge on its own loop
     When two hooks are added, the first of them twice, and 3 messages are answered
     Then the first was called twice as often as the second
+    When one of the first is disposed of, and 3 more are answered
+    Then both were called 9 times more
+
+  Scenario: Hooks are told how long a message has waited, and how long its run took
+    When in virtual time two messages of 30 s each are sent to a bridge with one slot
+    Then the hooks were told that they waited 0 s and 30 s, and took 30 s each
 
   Scenario Outline: <What> is refused as hooks
     Given an open bridge on its own loop

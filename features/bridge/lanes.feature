@@ -88,6 +88,11 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
       | its own    |
       | an adopted |
 
+  Scenario: A message that merely waits does not hide one that is to interrupt
+    Given 2 bridges on its own loops that share their lanes
+    When another process has a thread, a third one wants to interrupt it, and the second bridge gets a message
+    Then the note of the third one is still there, and the message is answered in the end
+
   Scenario: A bridge that always has the next message does not keep the thread from another one
     Given 2 bridges on its own loops that share their lanes
     When the first one gets a next message to a thread whenever one is answered, and the second one gets 3
@@ -234,6 +239,10 @@ Feature: lanes=state: of the runs on a thread, one is active in all processes to
       | an adopted |
 
   # -- the saver behind the lanes ------------------------------------------------------------------
+
+  Scenario: A fenced saver writes nothing when the lease is lost, in both forms
+    Given a saver whose fence refuses every write
+    Then put, aput, put_writes and aput_writes each raise LaneLostError, and the saver is empty
 
   Scenario: A fenced saver reads, writes and counts as the saver behind it, in both forms
     Given a saver, and another one that is fenced

@@ -300,6 +300,10 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     When this program ends without closing its bridge: thirty bridges with a stuck run each
     Then it has ended within 20 seconds, for a second or two each would be more than that
 
+  Scenario: At interpreter exit a task that a node has left on the loop still cleans up
+    When this program ends without closing its bridge: a task that a node has left behind
+    Then it has printed "cleaned up"
+
   Scenario: At interpreter exit a run's own cleanup is still executed
     When this program ends without closing its bridge: a run with a cleanup of its own
     Then it has printed "cleaned up"

@@ -15,6 +15,11 @@ Feature: When a loop ends, its runs end with it: started ones are cancelled, wai
     When the adopted loop ends over a stream with errors="skip" that waits behind another run
     Then the stream has 0 results, ends with LoopUnavailableError, and does not complete
 
+  Scenario: A stream of which everything has begun ends with an error too
+    Given an open bridge on an adopted loop
+    When the adopted loop ends over a stream with errors="skip" whose only run has begun
+    Then the stream has 0 results, ends with RunCancelledError, and does not complete
+
   Scenario: A task that a node has left on the bridge's own loop is cancelled when the bridge is closed
     Given an open bridge on its own loop
     When a node leaves a task behind, and the bridge is closed
@@ -45,4 +50,8 @@ Feature: When a loop ends, its runs end with it: started ones are cancelled, wai
 
   Scenario: asyncio logs nothing about runs that had begun on a loop that was closed
     When an adopted loop is closed between the bridge's call and the step in which it looks
+    Then the message's future raises LoopUnavailableError, and asyncio has logged nothing
+
+  Scenario: asyncio logs nothing about a run that waits in its node on a loop that was closed
+    When an adopted loop is closed while a node waits there
     Then the message's future raises LoopUnavailableError, and asyncio has logged nothing

@@ -103,6 +103,16 @@ Feature: A run may wait for other runs; a wait that could never end is refused a
       | a task that awaits a task     | in a graph        | await    | its own    |
       | a wait that was given up once | on it             | await    | its own    |
 
+  Scenario: A run that awaits room in a task of its own is waiting, and may not be awaited by what has its slot
+    Given an open bridge on its own loop with max_concurrency=2, max_pending=1
+    When a run awaits room in a task, and the only other run that has a slot awaits that run
+    Then the second one is refused: "let one of them go on", and the first one is answered
+
+  Scenario: A run that awaits a child which is cancelled has failed, and is not cancelled itself
+    Given an open bridge on its own loop
+    When a run awaits a child, which is cancelled
+    Then the run has failed with RunError: "waited for a run that was cancelled"
+
   Scenario: An actor that sends to its own thread without waiting is answered in order
     Given an open bridge on its own loop
     When a run sends two messages to its own thread, and ends

@@ -71,6 +71,21 @@ Feature: A retried attempt continues where the failed one stopped, and none begi
       | reading the thread   |
       | saving the message   |
 
+  Scenario Outline: Where <what> fails on a thread that has a history, the message is sent again
+    Given an open bridge on its own loop
+    When "hello" is sent on a thread, and then "hi" with retry=2, for which its saver fails at <what>
+    Then the thread has "hello" once, and "hi" once after it
+
+    Examples:
+      | what                 |
+      | reading the thread   |
+      | saving the message   |
+
+  Scenario: A graph without checkpoints is tried again on a thread, too
+    Given an open bridge on its own loop
+    When a graph without a saver, whose step fails once, gets a message on a thread with retry=2
+    Then the run is ok
+
   Scenario: A run from an older checkpoint branches off once
     Given an open bridge on its own loop
     And a graph of 3 steps whose 2nd fails 0 times, with a saver in memory

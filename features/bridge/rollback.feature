@@ -97,6 +97,16 @@ Feature: multitask_strategy="rollback": a thread is what it was before the run t
       | way        |
       | its future |
 
+  Scenario Outline: A run that is cancelled does not wait for a task of its node's own: <what>
+    Given an open bridge on its own loop
+    When a run is cancelled whose node has begun a task by itself, of <what>
+    Then the run has left the registry while the task goes on
+
+    Examples:
+      | what                |
+      | a coroutine         |
+      | compiled code       |
+
   Scenario: A run that was not sent with "rollback" is not interrupted by a message that is
     Given an open bridge on its own loop
     And a thread in an InMemorySaver, on which a graph has run

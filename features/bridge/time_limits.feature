@@ -40,12 +40,18 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     When a run has all there is, and a message with timeout=TimeLimits(start=0.05) waits for <what>
     Then it has timed out by "start", with the words "did not begin within 0.05 s"
     And it is not begun when everything may end
+    And the bridge has room for another one
 
     Examples:
       | what        | bridge                           |
       | its thread  | max_concurrency=8                |
       | a slot      | max_concurrency=1                |
       | room        | max_concurrency=1, max_pending=1 |
+
+  Scenario: A message that waits too long for a place of its subscription gives its thread back
+    Given an open bridge on its own loop
+    When a message on "t" waits too long for the one place of a subscription, which another one has
+    Then the next message on "t" is answered meanwhile
 
   Scenario Outline: A message whose time is over when the loop sees it never begins: <options>
     Given an open bridge on its own loop
@@ -60,7 +66,7 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
 
   Scenario: A message whose time is over when its slot is free never begins
     Given an open bridge on its own loop with max_concurrency=1
-    When a run blocks the loop for longer than a message with timeout=TimeLimits(start=0.05) may wait
+    When a run blocks the loop for longer than a message with timeout=TimeLimits(start=0.3) may wait
     Then it has timed out by "start", with the words "did not begin within"
     And it is not begun when everything may end
 
@@ -92,6 +98,11 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     Given an open bridge on its own loop
     When a run with timeout=TimeLimits(start=0.05) runs for longer than that
     Then it is answered
+
+  Scenario: Runs that have ended in time leave no timer on the loop
+    Given an open bridge on its own loop
+    When 20 messages are answered with timeout=TimeLimits(start=60, attempt=60, run=60), deadline=60
+    Then no timer is left on the loop
 
   Scenario: With retry an attempt that exceeds its limit is followed by another one, until the run's limit
     Given an open bridge on its own loop

@@ -116,6 +116,8 @@ Feature: An exception of user code, of whatever class, affects only the code tha
       | the callback of a run that answers        |
       | the callback of a run that cancels itself |
       | the loop's own task factory               |
+      | the hook of a start                       |
+      | the hook of an end                        |
 
   Scenario: Cleanup asks all runs to cancel, also if a callback of one raises a KeyboardInterrupt
     Given an open bridge on its own loop

@@ -33,6 +33,10 @@ Feature: The documentation site has every public name and every page
     Then the figures for the plots have their claim, and values within their ranges, 50 or more of them
     And their machine is named by its cpu, num_cpu, arch, ram and os alone
 
+  Scenario: What is said of random defects in the core is of code that exists
+    Then tests/mutants.py has modules of the package with features of each, 50 or more of them
+    And each row of docs/mutants.md names a line in a function of these modules, 10 or more of them
+
   Scenario Outline: A page that loads <what> from another host is detected
     When a page of the site has this content: <content>
     Then it is reported to load <address>

@@ -17,7 +17,7 @@ from reactivex.subject import Subject
 
 from rxlanggraph import StreamMessage, TimeLimits
 from rxlanggraph.bridge import admission
-from rxlanggraph.bridge.admission import AdmissionLimiter
+from rxlanggraph.bridge.admission import AdmissionLimiter, Reservation
 from rxlanggraph.concurrency.clock import closed_gate
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 from support.bridge.bridges import arguments
@@ -245,6 +245,35 @@ def step_room_for_one_run_which_is_taken_and_then_closed(context: Context) -> No
 def step_room_for_one_run_which_is_taken(context: Context) -> None:
     context.admission, context.holder = AdmissionLimiter(1, threading.RLock()), a_run()
     assert context.admission.acquire(context.holder, may_block=False)
+
+
+@when("a result leads to one more")
+def step_a_result_leads_to_one_more(context: Context) -> None:
+    context.admission.hold(a_run())
+
+
+@then("there is no room for another")
+def step_there_is_no_room_for_another(context: Context) -> None:
+    assert not context.admission.acquire(a_run(), may_block=False)
+
+
+@given("room for one run, which is taken by a source that emits nothing at the moment")
+def step_room_for_one_run_which_is_taken_by_a_source(context: Context) -> None:
+    context.admission = AdmissionLimiter(1, threading.RLock())
+    context.holder = Reservation(None, context.admission)
+    assert context.admission.acquire(context.holder, may_block=False)
+
+
+@when("a thread that the source has started sends a message")
+def step_a_thread_that_the_source_has_started_sends_a_message(context: Context) -> None:
+    assert not context.admission.pass_on(context.holder, a_run())
+
+
+@then("there is room once the source has ended, and not before")
+def step_there_is_room_once_the_source_has_ended_and_not_before(context: Context) -> None:
+    step_there_is_no_room_for_another(context)
+    context.admission.release(context.holder)
+    assert context.admission.acquire(a_run(), may_block=False)
 
 
 @when("the next one is interrupted just when {happens}")

@@ -138,6 +138,25 @@ def step_what_blocks_the_loop_until_that_is_noticed(
     assert len(context.lags) == times, context.lags
 
 
+@when("an async function blocks the loop, which is watched since it has begun")
+def step_an_async_function_blocks_the_loop_which_is_watched_since(context: Context) -> None:
+    context.log, begun, watched = listen(context, "rxlanggraph"), Gate(), Gate()
+    context.add_cleanup(watched.open)
+
+    async def blocker(content: Any) -> Any:
+        begun.open()
+        await watched.wait_async()
+        _wait_until(lambda: context.log)
+        return content
+
+    run = context.bridge.create_future_task(blocker, 0)
+    begun.wait()
+    context.heard = _Heard()
+    context.bridge.add_hooks(context.heard)
+    watched.open()
+    run.result(LIMIT)
+
+
 @when("a message is sent on the loop itself, and its function blocks the loop at once")
 def step_a_message_is_sent_on_the_loop_itself_and_its_function_blocks(context: Context) -> None:
     context.log = listen(context, "rxlanggraph")

@@ -10,7 +10,6 @@ from behave import given, then, when
 from behave.runner import Context
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.types import Command
 from reactivex import Subject
@@ -58,9 +57,32 @@ class _FailingSaver(InMemorySaver):
         return await super().aget_tuple(config)
 
 
-class _Uncontrolled(CompiledStateGraph):  # type: ignore[type-arg]
-    async def ainvoke(self, content: Any, config: Any = None) -> Any:  # type: ignore[override]
-        return await super().ainvoke(content, config)
+class _Uncontrolled:
+    """What calls a graph, and takes no control. It has no hash."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, graph: Any) -> None:
+        self._ainvoke = graph.ainvoke
+
+    async def __call__(self, content: Any, config: Any = None) -> Any:
+        return await self._ainvoke(content, config)
+
+
+def _without_signature(graph: Any) -> Any:
+    async def call(*arguments: Any) -> Any:
+        return await uncontrolled(*arguments)
+
+    uncontrolled = _Uncontrolled(graph)
+    call.__wrapped__ = call  # type: ignore[attr-defined]  # of this, inspect makes a ValueError
+    return call
+
+
+_AINVOKES = {
+    "takes no control": lambda graph: _Uncontrolled(graph).__call__,
+    "takes none, without a hash": _Uncontrolled,
+    "has no signature": _without_signature,
+}
 
 
 def _stages(context: Context, saver: Any, subgraph: Any = None) -> Stages:
@@ -86,10 +108,10 @@ def step_stages_whose_subgraph_has_checkpointer(context: Context, checkpointer: 
     _stages(context, InMemorySaver(), {"None": None, "True": True, "False": False}[checkpointer])
 
 
-@given("stages with an InMemorySaver, in a class whose ainvoke takes no control")
-def step_stages_in_a_class_whose_ainvoke_takes_no_control(context: Context) -> None:
+@given("stages with an InMemorySaver, whose ainvoke {what}")
+def step_stages_with_an_inmemorysaver_whose_ainvoke(context: Context, what: str) -> None:
     _stages(context, InMemorySaver())
-    context.graph.__class__ = _Uncontrolled
+    context.graph.ainvoke = _AINVOKES[what](context.graph)
 
 
 @given("stages with an InMemorySaver, bound to a control")
@@ -197,6 +219,23 @@ def step_a_run_waits_forever_and_the_bridge_is_drained_for_seconds(
     context.report = context.bridge.close(seconds, drain_after=0, cancel_timeout=seconds)
     context.stages.gate.open()
     assert context.bridge.registry.wait_idle(LIMIT)
+
+
+@when(
+    'a run waits in "{node}", and the bridge is closed within {seconds:g} s, with '
+    "drain_after={later:g}"
+)
+def step_a_run_waits_and_the_bridge_is_closed_within(
+    context: Context, node: str, seconds: float, later: float
+) -> None:
+    _begin(context, node)
+    context.asked = _asked(context)
+    context.report = context.bridge.close(seconds, drain_after=later)
+
+
+@then("its graph was not asked to stop")
+def step_its_graph_was_not_asked_to_stop(context: Context) -> None:
+    assert list(context.asked) == []
 
 
 @when('a run waits in "{node}", and aclose is awaited on that loop with {options}')
@@ -624,7 +663,13 @@ def step_error_is_raised_at_its_end(context: Context, error: str, node: str) -> 
     assert [list(each) for each in context.chunks] == [[node]], context.chunks
 
 
-@when("it is closed with drain_after={value}")
-def step_it_is_closed_with_drain_after(context: Context, value: str) -> None:
+@when("its {close} is called with drain_after={value}")
+def step_its_close_is_called_with_drain_after(context: Context, close: str, value: str) -> None:
     options = arguments(f"drain_after={value}")
-    context.error = error_of(lambda: context.bridge.close(LIMIT, **options))
+
+    def call() -> None:
+        ended = getattr(context.bridge, close)(LIMIT, **options)
+        if close == "aclose":
+            asyncio.run(ended)
+
+    context.error = error_of(call)

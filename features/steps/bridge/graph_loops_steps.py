@@ -555,6 +555,33 @@ def step_its_runs_end_with_error_and_the_others_with_their_results(
         check_error(end, error)
 
 
+@when("a message is sent, and the loop that its call would go to ends before its run begins")
+def step_a_message_is_sent_and_the_loop_that_its_call_would_go_to(context: Context) -> None:
+    engine, blocking, go_on = context.bridge._engine, Gate(), Gate()
+    context.add_cleanup(go_on.open)
+
+    async def echo(content: Any) -> Any:
+        return content
+
+    def block() -> None:
+        blocking.open()
+        go_on.wait()
+
+    context.bridge.create_future_task(echo, 0).result(LIMIT)
+    (seat,) = engine.workers._seats
+    engine.host.loop.call_soon_threadsafe(block)
+    blocking.wait()
+    context.run = context.bridge.create_future_task(echo, 1)
+    seat.host.loop.call_soon_threadsafe(seat.host.loop.stop)
+    seat.host.stopped.result(LIMIT)
+    go_on.open()
+
+
+@then("it has its result all the same")
+def step_it_has_its_result_all_the_same(context: Context) -> None:
+    assert context.run.result(LIMIT).content == 1
+
+
 @then("{count:d} further messages have their results")
 def step_further_messages_have_their_results(context: Context, count: int) -> None:
     threads: set[str] = set()

@@ -24,6 +24,7 @@ from rxlanggraph import StreamMessage, TimeLimits, errors, hooks
 from rxlanggraph.bridge import callbacks, reports
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.watched import WatchedBridge
+from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import answer, failure_of, listen, on_loop, send
 from support.bridge.graphs import State, graph_of, one_node
 from support.bridge.hook_model import (
@@ -572,8 +573,7 @@ def step_they_heard_nothing_of_the_first_run(context: Context) -> None:
 @when("two hooks are added, the first of them twice, and 3 messages are answered")
 def step_two_hooks_are_added_the_first_of_them_twice(context: Context) -> None:
     context.two = Recorder(), Recorder()
-    for each in (*context.two, context.two[0]):
-        context.bridge.add_hooks(each)
+    context.added = [context.bridge.add_hooks(each) for each in (*context.two, context.two[0])]
     send(context, "an async function", range(3))
     _idle(context)
 
@@ -582,6 +582,38 @@ def step_two_hooks_are_added_the_first_of_them_twice(context: Context) -> None:
 def step_the_first_was_called_twice_as_often_as_the_second(context: Context) -> None:
     first, second = context.two
     assert (len(first.events), len(second.events)) == (18, 9)
+
+
+@when("one of the first is disposed of, and 3 more are answered")
+def step_one_of_the_first_is_disposed_of_and_3_more_are_answered(context: Context) -> None:
+    context.added[0].dispose()
+    send(context, "an async function", range(3))
+    _idle(context)
+
+
+@then("both were called 9 times more")
+def step_both_were_called_9_times_more(context: Context) -> None:
+    assert [len(each.events) for each in context.two] == [27, 18]
+
+
+@when("in virtual time two messages of 30 s each are sent to a bridge with one slot")
+def step_in_virtual_time_two_messages_of_30_s_each_are_sent(context: Context) -> None:
+    async def sleep(_: object) -> None:
+        await asyncio.sleep(30)
+
+    context.recorder = Recorder()
+    with VirtualBridge(max_concurrency=1) as bridge:
+        bridge.add_hooks(context.recorder)
+        for run in [bridge.create_future_task(sleep, number) for number in range(2)]:
+            bridge.run(run)
+
+
+@then("the hooks were told that they waited 0 s and 30 s, and took 30 s each")
+def step_the_hooks_were_told_that_they_waited_and_took_30_s_each(context: Context) -> None:
+    events = list(context.recorder.events)
+    waited = [event.waited for event in events if isinstance(event, hooks.RunStarted)]
+    took = [event.duration for event in events if isinstance(event, hooks.RunEnded)]
+    assert (waited, took) == ([0, 30], [30, 30]), (waited, took)
 
 
 class _Async(hooks.Hooks):

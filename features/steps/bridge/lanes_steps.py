@@ -19,12 +19,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from rxlanggraph import RxPyLangGraphBridge
-from rxlanggraph.bridge.lanes import _key, fenced
+from rxlanggraph.bridge.fenced_saver import FencedSaver
+from rxlanggraph.bridge.lanes import ThreadLease, _key, fenced
 from rxlanggraph.errors import LaneLostError, RunInterruptedError, ThreadBusyError
 from rxlanggraph.state import State, open_state
 from support.bridge.bridges import LentLoop, arguments
 from support.bridge.lane_process import THREAD, LaneProcess, adding, saver_at
 from support.bridge.savers import rows_of
+from support.concurrency.patching import patch
 from support.concurrency.pauses import until
 from support.concurrency.raising import check_error, error_of
 from support.concurrency.waiting import LIMIT, Gate, Log, in_threads
@@ -490,6 +492,37 @@ def _wait_for_note(context: Context) -> None:
     context.shared.lent.run(wait())
 
 
+@when(
+    "another process has a thread, a third one wants to interrupt it, and the second bridge gets a "
+    "message"
+)
+def step_another_process_has_a_thread_a_third_one_wants_to_interrupt(context: Context) -> None:
+    state, left, leave = context.shared.states[0], Log(), ThreadLease._leave_note
+    context.note = {"by": "the third one", "interrupt": "a message"}
+
+    async def leave_note(lease: ThreadLease) -> None:
+        await leave(lease)
+        left.add(lease)
+
+    async def play_both() -> None:
+        key = _key("lane-wanted", "t")
+        async with state.lock(_key("lane", "t"), LIMIT):
+            await state.set(key, context.note)
+            context.future = _send(context, context.second)
+            await until(lambda: bool(list(left)))
+            context.found = (await state.get(key)).value
+            await state.delete(key)
+
+    patch(context, ThreadLease, "_leave_note", leave_note)
+    context.shared.lent.run(play_both())
+
+
+@then("the note of the third one is still there, and the message is answered in the end")
+def step_the_note_of_the_third_one_is_still_there(context: Context) -> None:
+    assert context.found == context.note, context.found
+    assert context.future.result(LIMIT).status == "ok"
+
+
 @then("the {count:d} are cancelled, and the second bridge has nothing in flight")
 def step_the_count_are_cancelled_and_nothing_in_flight(context: Context, count: int) -> None:
     errors = [error_of(lambda each=each: each.result(LIMIT)) for each in context.futures]
@@ -733,6 +766,38 @@ def step_the_bridges_hold_no_lease(context: Context) -> None:
 
 
 # -- the saver behind the lanes -------------------------------------------------------------------
+
+
+class _Lost:
+    """The fence of a run whose lease is lost."""
+
+    def check(self) -> None:
+        raise LaneLostError("lost")
+
+    async def check_async(self) -> None:
+        self.check()
+
+
+@given("a saver whose fence refuses every write")
+def step_a_saver_whose_fence_refuses_every_write(context: Context) -> None:
+    context.saver = InMemorySaver()
+    context.fenced = FencedSaver(context.saver, _Lost())
+
+
+@then("put, aput, put_writes and aput_writes each raise LaneLostError, and the saver is empty")
+def step_put_aput_put_writes_and_aput_writes_each_raise(context: Context) -> None:
+    fenced, metadata = context.fenced, {"source": "input", "step": 1, "parents": {}}
+    config = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "c"}}
+    put, writes = (config, empty_checkpoint(), metadata, {}), (config, [("n", 1)], "a task")
+    for call in (
+        lambda: fenced.put(*put),
+        lambda: asyncio.run(fenced.aput(*put)),
+        lambda: fenced.put_writes(*writes),
+        lambda: asyncio.run(fenced.aput_writes(*writes)),
+    ):
+        check_error(error_of(call), "LaneLostError")
+    assert not context.saver.storage, context.saver.storage
+    assert not context.saver.writes, context.saver.writes
 
 
 @given("a saver, and another one that is fenced")

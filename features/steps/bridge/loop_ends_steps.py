@@ -105,6 +105,18 @@ def step_the_adopted_loop_ends_over_a_stream_that_waits(context: Context) -> Non
     context.lent.end()
 
 
+@when('the adopted loop ends over a stream with errors="skip" whose only run has begun')
+def step_the_adopted_loop_ends_over_a_stream_whose_only_run_has_begun(context: Context) -> None:
+    listen(context, "rxlanggraph")
+    stream = reactivex.just({"value": 0}).pipe(
+        context.bridge.invoke(context.work.wait, errors="skip")
+    )
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(stream)
+    context.work.began.wait_for(1)
+    context.lent.end()
+
+
 @when("a node leaves a task behind, and the bridge is closed")
 def step_a_node_leaves_a_task_behind(context: Context) -> None:
     context.seen = Log()
@@ -190,6 +202,24 @@ def step_an_adopted_loop_is_closed_between(context: Context) -> None:
         loop.call_soon(loop.stop)  # in the same step in which the bridge's task is made
 
     loop.call_soon(send_and_stop)
+    loop.run_forever()
+    loop.close()
+    context.error = futures[0].exception(LIMIT)
+    bridge.close(0)
+
+
+@when("an adopted loop is closed while a node waits there")
+def step_an_adopted_loop_is_closed_while_a_node_waits_there(context: Context) -> None:
+    context.logged = listen(context, "asyncio")
+    loop = asyncio.new_event_loop()
+    bridge = RxPyLangGraphBridge(loop)
+    futures = []
+
+    async def wait(_: object) -> None:
+        loop.stop()
+        await asyncio.Event().wait()
+
+    loop.call_soon(lambda: futures.append(bridge.create_future_task(wait, 0)))
     loop.run_forever()
     loop.close()
     context.error = futures[0].exception(LIMIT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from behave import then, when
@@ -9,10 +10,11 @@ from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge import deadlocks
-from rxlanggraph.errors import DeadlockError
+from rxlanggraph.errors import DeadlockError, RunError
 from support.bridge import given_up_waits, nested_runs
 from support.bridge.bridges import arguments
-from support.concurrency.waiting import LIMIT
+from support.concurrency.pauses import until
+from support.concurrency.waiting import LIMIT, Gate, Log
 
 
 @when("a run sends to its own thread, and waits by {way}")
@@ -95,6 +97,57 @@ def step_the_child_is_refused(context: Context, words: str) -> None:
 
 
 # -- what works ------------------------------------------------------------------------------------
+
+
+@when("a run awaits room in a task, and the only other run that has a slot awaits that run")
+def step_a_run_awaits_room_in_a_task_and_the_other_awaits_that_run(context: Context) -> None:
+    bridge, both, runs = context.bridge, Gate(), context.futures
+
+    async def first(_: object) -> None:
+        await both.wait_async()
+        await bridge.submit(context.work.answer, {"value": 2})
+        await asyncio.gather(bridge.submit(context.work.answer, {"value": 3}))
+
+    async def second(_: object) -> None:
+        both.open()
+        await until(lambda: deadlocks.is_waiting(runs[0]))
+        for _ in range(20):  # until the first one's tasks are suspended
+            await asyncio.sleep(0)
+        await runs[0]
+
+    runs.append(bridge.create_future_task(first, 0))
+    runs.append(bridge.create_future_task(second, 1))
+
+
+@then('the second one is refused: "{words}", and the first one is answered')
+def step_the_second_one_is_refused_and_the_first_one_is_answered(
+    context: Context, words: str
+) -> None:
+    first, second = context.futures
+    error = second.exception(LIMIT)
+    assert isinstance(error, DeadlockError), repr(error)
+    assert words in str(error), error
+    assert first.result(LIMIT).status == "ok"
+
+
+@when("a run awaits a child, which is cancelled")
+def step_a_run_awaits_a_child_which_is_cancelled(context: Context) -> None:
+    children = Log()
+
+    async def parent(_: object) -> None:
+        child = context.bridge.create_future_task(context.work.wait, {"value": 1})
+        children.add(child)
+        await child
+
+    run = context.bridge.create_future_task(parent, 0)
+    children.wait_for(1)[0].cancel()
+    context.error = run.exception(LIMIT)
+
+
+@then('the run has failed with RunError: "{words}"')
+def step_the_run_has_failed_with_runerror(context: Context, words: str) -> None:
+    assert type(context.error) is RunError, repr(context.error)
+    assert words in str(context.error), context.error
 
 
 @when("a run sends two messages to its own thread, and ends")

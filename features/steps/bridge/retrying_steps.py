@@ -106,6 +106,30 @@ def step_text_is_sent_with_retry_2_to_a_graph_whose_saver_fails_at(
     send(context, text)
 
 
+@when("a graph without a saver, whose step fails once, gets a message on a thread with retry=2")
+def step_a_graph_without_a_saver_gets_a_message_on_a_thread(context: Context) -> None:
+    context.steps = Steps(1)
+    context.graph = three_steps(context.steps, None)
+    send(context, "hi")
+
+
+@when(
+    '"{before}" is sent on a thread, and then "{text}" with retry=2, for which its saver fails at '
+    "{what}"
+)
+def step_before_is_sent_and_then_text_for_which_its_saver_fails(
+    context: Context, before: str, text: str, what: str
+) -> None:
+    context.steps, saver = Steps(), FailingSaver("nothing")
+    context.graph = three_steps(context.steps, saver)
+    send(context, before)
+    answer(context)
+    saver.fails_at = {what}
+    send(context, text)
+    assert answer(context).status == "ok"
+    assert not saver.fails_at
+
+
 @when(
     "the 2nd step is to fail {count:d} times, "
     'and "{text}" is sent from the first checkpoint of that thread'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from behave import given, then, when
@@ -232,6 +233,49 @@ class _SlowSaver(InMemorySaver):
         await self.gate.wait_async()
         self._order.add("saved")
         return await super().aput(*arguments)
+
+
+class _Compiled(Coroutine[Any, Any, None]):
+    """A coroutine without a frame, as compiled code makes them."""
+
+    def __init__(self, call: Coroutine[Any, Any, None]) -> None:
+        self._call = call
+
+    def __await__(self) -> Any:
+        return self._call.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._call.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._call.throw(*error)
+
+
+@when("a run is cancelled whose node has begun a task by itself, of {what}")
+def step_a_run_is_cancelled_whose_node_has_begun_a_task_by_itself(
+    context: Context, what: str
+) -> None:
+    context.gate, context.tasks = Gate(), Log()
+
+    async def call() -> None:
+        await context.gate.wait_async()
+
+    async def node(_: object) -> None:
+        coroutine = call() if what == "a coroutine" else _Compiled(call())
+        context.tasks.add(asyncio.get_running_loop().create_task(coroutine))
+        await asyncio.Event().wait()
+
+    run = context.bridge.create_future_task(node, 0)
+    context.tasks.wait_for(1)
+    run.cancel()
+
+
+@then("the run has left the registry while the task goes on")
+def step_the_run_has_left_the_registry_while_the_task_goes_on(context: Context) -> None:
+    assert context.bridge.registry.wait_idle(LIMIT)
+    (task,) = context.tasks
+    assert not task.done()
+    context.gate.open()
 
 
 @when("a run is cancelled while LangGraph saves what it did, by {way}")

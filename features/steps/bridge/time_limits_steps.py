@@ -15,7 +15,7 @@ from langgraph.errors import NodeTimeoutError
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import TimeoutPolicy
 
-from rxlanggraph import RunTimeoutError, TimeLimits
+from rxlanggraph import RunTimeoutError, StreamMessage, TimeLimits
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import arguments, on_loop, send
 from support.bridge.graphs import State, graph_of, one_node
@@ -92,6 +92,32 @@ def step_a_run_has_all_there_is_and_a_message_waits(
     send(context, "an async function", [2], thread_id=thread_id, errors="emit", **chosen)
 
 
+@when(
+    'a message on "{thread_id}" waits too long for the one place of a subscription, which another '
+    "one has"
+)
+def step_a_message_waits_too_long_for_the_one_place_of_a_subscription(
+    context: Context, thread_id: str
+) -> None:
+    messages = [
+        StreamMessage({"value": number}, thread_id=it) for number, it in enumerate(["s", thread_id])
+    ]
+    stage = context.bridge.invoke(
+        context.work.wait, max_concurrency=1, timeout=TimeLimits(start=0.05), errors="emit"
+    )
+    context.subscriber = Subscriber()
+    context.subscriber.subscribe(rx.from_iterable(messages).pipe(stage))
+    context.subscriber.log.wait_for(1)
+
+
+@then('the next message on "{thread_id}" is answered meanwhile')
+def step_the_next_message_is_answered_meanwhile(context: Context, thread_id: str) -> None:
+    assert [item.status for item in context.subscriber.items] == ["timed_out"]
+    send(context, "an async function", [2], thread_id=thread_id)
+    assert _last(context).status == "ok"
+    context.work.release()
+
+
 @when("the loop is blocked for longer than a message with {options} may wait")
 def step_the_loop_is_blocked_for_longer_than_a_message_may_wait(
     context: Context, options: str
@@ -104,19 +130,19 @@ def step_the_loop_is_blocked_for_longer_than_a_message_may_wait(
 def step_a_run_blocks_the_loop_for_longer_than_a_message_may_wait(
     context: Context, options: str
 ) -> None:
-    blocking, go_on = Gate(), Gate()
+    begun, waiting = Gate(), Gate()
+    context.add_cleanup(waiting.open)
 
     async def block(_: object) -> None:
-        await asyncio.sleep(0)  # the message is in the scheduler by then
-        blocking.open()
-        go_on.wait()
+        begun.open()
+        await waiting.wait_async()
+        time.sleep(0.3)  # noqa: ASYNC251 - it is to block the loop
 
-    with _blocked_loop(context):
-        first = context.bridge.create_future_task(block, 0)
-        send(context, "an async function", [2], errors="emit", **arguments(options))
-    blocking.wait()
-    time.sleep(0.1)
-    go_on.open()
+    first = context.bridge.create_future_task(block, 0)
+    begun.wait()
+    send(context, "an async function", [2], errors="emit", **arguments(options))
+    on_loop(context)  # it was admitted in time
+    waiting.open()
     first.result(LIMIT)
 
 
@@ -210,6 +236,29 @@ def step_it_is_not_begun_when_everything_may_end(context: Context) -> None:
     context.work.release()
     assert context.bridge.registry.wait_idle(LIMIT)
     assert 2 not in list(context.work.began)
+
+
+@when("{count:d} messages are answered with {options}")
+def step_messages_are_answered_with(context: Context, count: int, options: str) -> None:
+    send(context, "an async function", range(count), **arguments(options))
+    assert context.bridge.registry.wait_idle(LIMIT)
+    on_loop(context)
+
+
+@then("no timer is left on the loop")
+def step_no_timer_is_left_on_the_loop(context: Context) -> None:
+    timers = context.bridge._engine.host.loop._scheduled
+    assert [each for each in timers if not each.cancelled()] == []
+
+
+@then("the bridge has room for another one")
+def step_the_bridge_has_room_for_another_one(context: Context) -> None:
+    async def send_there() -> StreamMessage:
+        # Without room, this is refused on the loop's thread.
+        return await context.bridge.create_future_task(context.work.answer, {"value": 3})
+
+    loop = context.bridge._engine.host.loop
+    assert asyncio.run_coroutine_threadsafe(send_there(), loop).result(LIMIT).status == "ok"
 
 
 @then("all {count:d} messages were counted, this one as failed")

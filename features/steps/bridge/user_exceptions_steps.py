@@ -15,6 +15,7 @@ from reactivex import operators as ops
 from reactivex.subject import Subject
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TaskRegistry
+from rxlanggraph.hooks import Hooks
 from support.bridge.bridges import listen
 from support.bridge.graphs import graph_of, one_node
 from support.bridge.raising_places import EXCEPTIONS, echo, once_for_a_run, raise_, raise_at
@@ -227,16 +228,20 @@ def step_on_a_loop_of_the_main_thread_that_a_bridge_adopts_place(
 ) -> None:
     assert threading.current_thread() is threading.main_thread()
     listen(context, "concurrent.futures")
+    listen(context, "rxlanggraph")
     context.called = Log()
     interrupt = functools.partial(raise_, KeyboardInterrupt)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         async with RxPyLangGraphBridge(loop) as bridge:
+            if "hook" in place:
+                hook = "on_started" if "start" in place else "on_ended"
+                bridge.add_hooks(type("Raising", (Hooks,), {hook: lambda *_: interrupt()})())
             run = bridge.create_future_task(cancel_itself if "cancels" in place else echo, 0)
             if "callback" in place:
                 run.add_done_callback(interrupt)
-            else:
+            elif "factory" in place:
                 loop.set_task_factory(once_for_a_run(interrupt))
             run.add_done_callback(context.called.add)
             context.futures = [run]

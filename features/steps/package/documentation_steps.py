@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import pkgutil
@@ -96,6 +97,44 @@ def step_each_page_below_docs_is_in_exactly_one_table_of_contents(
     listed = [entry for name, text in pages().items() for entry in contents(name, text)]
     assert len(listed) >= count, listed
     assert sorted(listed) == sorted(set(pages()) - {"index"}), set(pages()) ^ set(listed)
+
+
+@then(
+    "tests/mutants.py has modules of the package with features of each, {count:d} or more of them"
+)
+def step_tests_mutants_has_modules_of_the_package(context: Context, count: int) -> None:
+    # Read, not imported: what it imports is not installed here.
+    tree = ast.parse((ROOT / "tests" / "mutants.py").read_text(encoding="utf-8"))
+    named = {ast.unparse(it.targets[0]): it.value for it in tree.body if isinstance(it, ast.Assign)}
+    features = ast.literal_eval(named["MODULES"])
+    context.sources = {module: ROOT / "src" / "rxlanggraph" / module for module in features}
+    of_all = " ".join([*features.values(), ast.literal_eval(named["CORE"])]).split()
+    paths = [*context.sources.values(), *(ROOT / f"features/{name}.feature" for name in of_all)]
+    assert len(context.sources) >= count
+    assert [path for path in paths if not path.is_file()] == []
+
+
+@then(
+    "each row of docs/mutants.md names a line in a function of these modules, {count:d} or more of "
+    "them"
+)
+def step_each_row_of_mutants_names_a_line_in_a_function(context: Context, count: int) -> None:
+    table = re.findall(r"^\| `.*", pages()["mutants"].replace(r"\|", "|"), re.MULTILINE)
+    rows = [re.findall(r"`([^`]+)`", row)[:3] for row in table]
+    wrong = [row for row in rows if not has_line(context.sources[row[0]], *row[1:])]
+    assert len(rows) >= count
+    assert wrong == [], wrong
+
+
+def has_line(source: Path, name: str, line: str) -> bool:
+    """Whether a function or class of this name has the line."""
+    text = source.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    return any(
+        line in map(str.strip, lines[it.lineno - 1 : it.end_lineno])
+        for it in ast.walk(ast.parse(text))
+        if isinstance(it, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and it.name == name
+    )
 
 
 @when("a page of the site has this content: {content}")

@@ -26,11 +26,11 @@ class FailingSaver(InMemorySaver):
 
     def __init__(self, fails_at: str) -> None:
         super().__init__()
-        self._fails_at = {fails_at}
+        self.fails_at = {fails_at}
 
     def _fail_at(self, what: str) -> None:
-        if what in self._fails_at:
-            self._fails_at.clear()
+        if what in self.fails_at:
+            self.fails_at.clear()
             raise ConnectionError(f"{what} failed")
 
     async def aget_tuple(self, config: Any) -> Any:

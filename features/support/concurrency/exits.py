@@ -147,6 +147,22 @@ owner.bridge, owner.self = bridge, owner
 """
     + SEND_AND_BEGIN.format("wait", 2)
     + "del bridge, owner\n",
+    "a task that a node has left behind": """
+async def clean_up_longer(content):
+    begun.set()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.3)  # longer than the rest of the exit takes
+        print("cleaned up", flush=True)
+
+async def leave(content):
+    global left
+    left = asyncio.create_task(clean_up_longer(content))
+
+bridge.create_future_task(leave, 0).result()
+assert begun.wait(30)
+""",
     "four bridges whose runs clean up together": """
 cancelled = []
 

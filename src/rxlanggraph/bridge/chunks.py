@@ -537,6 +537,5 @@ def _sum(total: Any, chunk: Any) -> Any:
 
 def _as_message(total: Any) -> Any:
     messages = sys.modules.get("langchain_core.messages")
-    if messages is not None and isinstance(total, messages.BaseMessageChunk):
-        return messages.message_chunk_to_message(total)
-    return total
+    # What is no chunk of a message, that function returns as it is.
+    return total if messages is None else messages.message_chunk_to_message(total)

@@ -643,7 +643,6 @@ class Engine:
         self.threads = RunThreads(self.name, self.lock, 0)
         self.inbox.after_fork(error)
         self.admission.after_fork()
-        self._answers = UnnamedAnswers(self.lock)
         self._dispatcher = self._make_dispatcher()
         for run in runs:
             silence_pending_warning(run.task)

@@ -418,9 +418,6 @@ class ThreadLease:
     # -- on the loop of the state ----------------------------------------------------------------
 
     def _begin(self) -> None:
-        if self._to_end:
-            self._finish(None)
-            return
         self._end_requested = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(
             self._hold(), name=f"lease of thread {self.thread_id}"

@@ -261,7 +261,7 @@ class AwaitedStream:
         """Look whether it may still be waited for. Any thread, without a lock."""
         oldest, _ = self._pending(1) or ([], True)
         # With none there is nothing to refuse; one that is at work will end, and be looked at then.
-        if oldest and (not oldest[0].running() or is_waiting(oldest[0])):
+        if any(not run.running() or is_waiting(run) for run in oldest):
             review()
 
     def end(self) -> None:
