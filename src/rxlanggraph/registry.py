@@ -116,7 +116,7 @@ class RegistryStatistics:
     cancelled: int
     in_flight: int
     peak_in_flight: int
-    dropped: int
+    dropped: int = 0
 
 
 # What is known of a task: (id, name, thread_id, admitted at). A plain tuple: making a named one
