@@ -194,6 +194,14 @@ Feature: The failures of a run can be diagnosed
     Then the exit status is 0
     And the output says "no failures among 1 record"
 
+  Scenario: Control characters of a message are escaped
+    Given standard input
+      """
+      {"line": 1, "status": "error", "error": {"type": "E", "message": "a bell \u0007, red \u001b[31m", "node": null}}
+      """
+    When I run "rxlanggraph errors -"
+    Then the output says "a bell \x07, red \x1b[31m"
+
   Scenario Outline: <what> is refused with a remedy
     Given the file "file"
       """

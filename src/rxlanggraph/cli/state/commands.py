@@ -27,7 +27,7 @@ from rxlanggraph.cli.state.rendering import (
     task_row,
 )
 from rxlanggraph.cli.stdio import print_stdout
-from rxlanggraph.cli.tables import duration, table
+from rxlanggraph.cli.tables import columns, duration
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.state.location import StoreLocation
@@ -73,6 +73,12 @@ _states = click.option(
     type=click.Choice(_STATES),
     multiple=True,
     help="Only tasks in this state; may be repeated. Delayed ones are waiting.",
+)
+_older_than = click.option(
+    "--older-than",
+    type=_seconds,
+    metavar="TIME",
+    help="Only tasks that have been in their state for longer: 30s, 10m, 2h, 7d.",
 )
 _queue = click.argument("queue")
 
@@ -133,7 +139,7 @@ def queues(place: _Place, *, as_json: bool) -> int:
     if as_json:
         _print_json(stats_data(*each) for each in found)
     else:
-        _print([table([STATS_COLUMNS, *(stats_row(*each) for each in found)])])
+        _print([columns([STATS_COLUMNS, *(stats_row(*each) for each in found)])])
     return ExitStatus.OK
 
 
@@ -147,10 +153,10 @@ def stats(place: _Place, queue: str, *, as_json: bool) -> int:
     if as_json:
         _print_json([stats_data(queue, found)])
         return ExitStatus.OK
-    parts = [table([STATS_COLUMNS, stats_row(queue, found)])]
+    parts = [columns([STATS_COLUMNS, stats_row(queue, found)])]
     workers = [(worker, f"{count:,}") for worker, count in sorted(found.by_worker.items())]
     if workers:
-        parts += ["", table([("worker", "claimed"), *workers])]
+        parts += ["", columns([("worker", "claimed"), *workers])]
     _print(parts)
     return ExitStatus.OK
 
@@ -159,12 +165,7 @@ def stats(place: _Place, queue: str, *, as_json: bool) -> int:
 @_queue
 @_states
 @click.option("--thread", "thread_id", metavar="ID", help="Only tasks of this thread.")
-@click.option(
-    "--older-than",
-    type=_seconds,
-    metavar="TIME",
-    help="Only tasks that have been in their state for longer: 30s, 10m, 2h, 7d.",
-)
+@_older_than
 @click.option(
     "--newer-than", type=_seconds, metavar="TIME", help="Only tasks in their state for no longer."
 )
@@ -355,12 +356,7 @@ def cancel(place: _Place, queue: str, ids: Sequence[str], *, dry_run: bool, as_j
 @state.command()
 @_queue
 @_states
-@click.option(
-    "--older-than",
-    type=_seconds,
-    metavar="TIME",
-    help="Only tasks that have been in their state for longer: 30s, 10m, 2h, 7d.",
-)
+@_older_than
 @click.option(
     "--keep",
     type=whole_number(0),
@@ -516,10 +512,10 @@ async def _print_table(
     rows: list[Sequence[str]] = [heads]
     async for each in found:
         if len(rows) > most:
-            _print([table(rows), "", "and more: --limit N shows N, --json all of them"])
+            _print([columns(rows), "", "and more: --limit N shows N, --json all of them"])
             return
         rows.append(row(each))
-    _print([table(rows)])
+    _print([columns(rows)])
 
 
 def _print_outcome(
