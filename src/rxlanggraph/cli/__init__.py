@@ -17,6 +17,9 @@ A map; each imports only from those above it.
     factories        functions that make a graph
     loading          finds and imports the graph that was named
     executors        --executor: this process, or workers of Ray
+    metrics_server   --metrics: for Prometheus, while a command lasts
+    otlp             exports traces by OTLP
+    trace_export     --traces: by OTLP, or by the graph's own provider
     graph_arguments  --context and --config
     formats          lines and records, JSON Lines and CSV
     pipeline         a run without a journal, from its reader to its summary

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FailureGroup", "FailureGroups", "normalized"]
+__all__ = ["FIRST_LINES", "FailureGroup", "FailureGroups", "normalized"]
 
 FIRST_LINES = 5
 """So many lines of a group are named."""

@@ -186,7 +186,7 @@ class SharedLockFuture(Future[_T]):
                 return False
             waiting = None if before in _NOTIFIED_STATES else self._waiting
             waiters = () if waiting is None else tuple(waiting.waiters)
-            gates, callbacks = self._take_observers(call_back)
+            gates, callbacks = self._take_observers(call_back=call_back)
         if waiters:
             self._notify_waiters(waiters)
         if gates is not None or callbacks is not None:
@@ -321,13 +321,13 @@ class SharedLockFuture(Future[_T]):
     def _new_gate(self) -> Gate:
         return closed_gate()
 
-    def _wake_and_call_back(self, *, call_back: bool = True) -> BaseException | None:
+    def _wake_and_call_back(self) -> BaseException | None:
         with self._lock:
-            gates, callbacks = self._take_observers(call_back)
+            gates, callbacks = self._take_observers(call_back=True)
         return self._wake_each_and_call(gates, callbacks)
 
     def _take_observers(
-        self, call_back: bool
+        self, *, call_back: bool
     ) -> tuple[list[Gate] | None, Sequence[Callable[[Any], object]] | None]:
         """Remove what waits for it and, with ``call_back``, its callbacks. Under the lock."""
         gates = self._gates

@@ -15,7 +15,7 @@ from rxlanggraph.concurrency.loop_probe import LoopProbe
 from rxlanggraph.concurrency.tasks import retrieve_exception
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 
-__all__ = ["check_reachable", "enter_on_loop", "leave_to_parent", "run_on_loop"]
+__all__ = ["await_on_loop", "check_reachable", "enter_on_loop", "leave_to_parent", "run_on_loop"]
 
 _T = TypeVar("_T")
 # Seconds between two checks that the loop still runs: a stopped one resolves nothing. A guess.

@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
 from rxlanggraph.errors import RunTimeoutError, StateUnavailableError
-from rxlanggraph.limits.signals import headers_of, requested_pause, status_of
+from rxlanggraph.limits.signals import attribute, headers_of, requested_pause, status_of
 
 __all__ = ["RetryBudget", "is_transient", "make_retrying"]
 
@@ -50,18 +50,11 @@ def is_transient(error: BaseException) -> bool:
     """
     status = status_of(error)
     if status is not None:
-        return status in _TRANSIENT and _code(error) not in _OUT_OF_MONEY
+        code = attribute(error, "code")
+        return status in _TRANSIENT and not (isinstance(code, str) and code in _OUT_OF_MONEY)
     if isinstance(error, ConnectionError | TimeoutError | RunTimeoutError | StateUnavailableError):
         return True
     return any(cls.__name__ in _CONNECTION_ERRORS for cls in type(error).__mro__)
-
-
-def _code(error: BaseException) -> object:
-    try:
-        code = getattr(error, "code", None)
-    except Exception:  # it may be anything
-        return None
-    return code if isinstance(code, str) else None
 
 
 class RetryBudget:

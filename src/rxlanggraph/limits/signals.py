@@ -13,7 +13,15 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-__all__ = ["OVERLOADED", "exhausted_for", "headers_of", "requested_pause", "status_of"]
+__all__ = [
+    "OVERLOADED",
+    "attribute",
+    "exhausted_for",
+    "headers_of",
+    "lowered",
+    "requested_pause",
+    "status_of",
+]
 
 OVERLOADED = frozenset({429, 503, 529})
 """The statuses by which a server asks for fewer calls; 529 is Anthropic's."""
@@ -57,7 +65,7 @@ def status_of(error: BaseException) -> int | None:
     return next((status for each in _chain(error) if (status := _own_status(each))), None)
 
 
-def _attribute(thing: object, name: str) -> Any:
+def attribute(thing: object, name: str) -> Any:
     """Return an attribute of a foreign exception; None if it has none, or raises another one."""
     try:
         return getattr(thing, name, None)
@@ -66,10 +74,10 @@ def _attribute(thing: object, name: str) -> Any:
 
 
 def _own_status(error: BaseException) -> int | None:
-    response = _attribute(error, "response")
+    response = attribute(error, "response")
     for thing in (error, response):
         for name in ("status_code", "status", "code"):
-            value = _attribute(thing, name)
+            value = attribute(thing, name)
             if isinstance(value, int) and 100 <= value <= 599:
                 return int(value)
     value = _metadata_of(response).get("HTTPStatusCode")
@@ -85,10 +93,10 @@ def _metadata_of(response: Any) -> Mapping[str, Any]:
 def headers_of(error: BaseException) -> dict[str, str]:
     """Return the headers that came with ``error`` or its cause, by names in lower case."""
     for each in _chain(error):
-        response = _attribute(each, "response")
+        response = attribute(each, "response")
         for headers in (
-            _attribute(each, "headers"),
-            _attribute(response, "headers"),
+            attribute(each, "headers"),
+            attribute(response, "headers"),
             _metadata_of(response).get("HTTPHeaders"),
         ):
             found = lowered(headers)

@@ -17,7 +17,7 @@ from contextvars import Context
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.live.source import Source
 
-__all__ = ["Feeds", "encoded"]
+__all__ = ["Feed", "Feeds", "encoded"]
 
 _log = logging.getLogger("rxlanggraph")
 # Seconds between two snapshots, at least; how many times as long as the last one took; and at most,
