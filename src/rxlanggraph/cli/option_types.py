@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
-__all__ = ["SectionedCommand", "seconds", "whole_number"]
+from rxlanggraph.errors import InvalidArgumentError
+
+__all__ = ["SectionedCommand", "parsed", "seconds", "whole_number"]
 
 # Seconds: much more would overflow the system's clocks.
 _LONGEST = 1e9
@@ -55,6 +57,20 @@ def seconds(least: float = 0.0, most: float = _LONGEST) -> Callable[[Any], float
         return number
 
     return convert
+
+
+def parsed(
+    parse: Callable[[str], object],
+) -> Callable[[click.Context, click.Parameter, str | None], object]:
+    """Return an option's callback that parses its value; InvalidArgumentError is wrong usage."""
+
+    def callback(_: click.Context, __: click.Parameter, value: str | None) -> object:
+        try:
+            return None if value is None else parse(value)
+        except InvalidArgumentError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
 
 
 class SectionedCommand(click.Command):

@@ -13,7 +13,6 @@ Each request is checked before anything else is done: see `rxlanggraph.live.acce
 
 from __future__ import annotations
 
-import json
 import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -41,6 +40,7 @@ from rxlanggraph.live.http import (
     Send,
     Starlette,
 )
+from rxlanggraph.live.questions import from_json
 from rxlanggraph.live.source import Source
 
 __all__ = ["LiveApp"]
@@ -203,16 +203,12 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(body) > _LONGEST_BODY:
             raise HTTPException(413, f"more than {_LONGEST_BODY} bytes are too many")
     try:
-        content = json.loads(body, parse_constant=_refuse)
+        content = from_json(body)
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise HTTPException(400, "send a JSON object")
     return content
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 async def _as_json(_: Request, error: Exception) -> Response:

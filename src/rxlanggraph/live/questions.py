@@ -19,7 +19,7 @@ from rxlanggraph.live.source import Earlier, Resume
 from rxlanggraph.messages import InterruptedMessage, StreamMessage
 from rxlanggraph.validation import shortened
 
-__all__ = ["PendingQuestion", "Questions", "as_json", "as_stack", "as_text"]
+__all__ = ["PendingQuestion", "Questions", "as_json", "as_stack", "as_text", "from_json"]
 
 # Questions that are kept. A guess: more than a person can answer. Their values stay in memory.
 _KEPT = 1000
@@ -190,6 +190,19 @@ def as_json(value: Any) -> Any:
         return json.loads(text, parse_int=_as_browsers_read)
     except Exception:  # of whatever the program has put there
         return encodable(shortened(value))
+
+
+def from_json(text: str | bytes | bytearray) -> Any:
+    """Return the value of a text in JSON, which has neither NaN nor infinities. Any thread.
+
+    Raises:
+        ValueError, RecursionError: It is not JSON, or nested too deeply.
+    """
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 def _as_browsers_read(digits: str) -> int | str:

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from rxlanggraph.cli.tables import printable
+from rxlanggraph.live.questions import from_json
 
 __all__ = ["AnswerDialog", "ConfirmDialog", "Reply", "TextDialog", "escaped", "reply_of"]
 
@@ -36,13 +37,9 @@ def escaped(text: str) -> Text:
 def reply_of(text: str) -> Reply:
     """Return what was written as JSON, if it is that; otherwise as text."""
     try:
-        return Reply(json.loads(text, parse_constant=_refuse))
+        return Reply(from_json(text))
     except (ValueError, RecursionError):
         return Reply(text)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 class TextDialog(ModalScreen[None]):
