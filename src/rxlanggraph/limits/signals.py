@@ -1,4 +1,4 @@
-"""Signals: what a provider says by its errors and headers.
+"""Signals: what the errors and headers of a provider say.
 
 Everything is recognized by its shape: the clients of providers are not imported. An error has its
 HTTP status in ``status_code``, ``status`` or ``code``, its own or its response's, and its headers
@@ -28,7 +28,7 @@ OVERLOADED = frozenset({429, 503, 529})
 
 # Causes of an exception that are looked at. A bound, as a chain may be a circle.
 _CHAIN = 8
-# A date below this many seconds is taken for a duration: 2001, and thirty years.
+# Smaller numbers of seconds are durations, larger ones dates: this is 2001, or thirty years.
 _EPOCH = 1_000_000_000.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -58,7 +58,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that ``error``, or its cause, tells; None if it tells none.
+    """Return the HTTP status of ``error``, or of its cause; None if there is none.
 
     Any thread; never blocks.
     """
@@ -116,10 +116,10 @@ def lowered(headers: Any) -> dict[str, str]:
 
 
 def requested_pause(headers: Mapping[str, str], time: float) -> float | None:
-    """Return for how many seconds a server that has refused asks to be left alone.
+    """Return for how many seconds a server that has refused a call asks to wait.
 
-    The server's own word comes first (``retry-after-ms``, then ``retry-after``), then when that of
-    which nothing is left is renewed.
+    ``retry-after-ms`` comes first, then ``retry-after``, then the time until an allowance that is
+    used up is renewed.
 
     Args:
         headers: By names in lower case.

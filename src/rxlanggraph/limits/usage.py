@@ -23,10 +23,10 @@ class Price(NamedTuple):
     """What a model costs, in any currency, for a million tokens.
 
     Attributes:
-        input: Of what it is asked.
-        output: Of what it answers, its reasoning included.
-        cache_read: Of what it is asked, and the provider has in its cache; None: as ``input``.
-        cache_write: Of what it is asked, and the provider puts there; None: as ``input``.
+        input: Of questions.
+        output: Of answers, reasoning included.
+        cache_read: Of the parts of questions that the provider has cached; None: as ``input``.
+        cache_write: Of those that it puts into its cache; None: as ``input``.
     """
 
     input: float
@@ -39,7 +39,7 @@ class Spent(NamedTuple):
     """Tokens, and what they cost.
 
     Attributes:
-        calls: How many answers of models these are.
+        calls: How many answers were counted.
         input_tokens: Of the questions, those in the cache included.
         output_tokens: Of the answers.
         cache_read_tokens: Of the input tokens, those that the provider had in its cache.
@@ -78,9 +78,9 @@ class Usage:
     """Counts the tokens of a bridge's runs, for `RxPyLangGraphBridge`'s ``usage``.
 
     Each answer of a LangChain model within a run is counted by its ``usage_metadata``: in total,
-    for its model, its thread and its message, all attempts together. Calls that fail tell no
-    tokens, and are not counted; nor are answers that come out of LangChain's cache. Several bridges
-    may share one object. Any thread may use it; nothing blocks.
+    for its model, its thread and its message, all attempts together. Calls that fail report no
+    tokens, and are not counted; nor are answers from LangChain's cache. Several bridges may share
+    one object. Any thread may use it; nothing blocks.
 
     Args:
         prices: By the name of the model, as LangChain knows it or as the provider answers with:
@@ -101,7 +101,7 @@ class Usage:
         check_whole("keep", keep, least=1)
         self._prices = _checked(prices)
         self._keep = keep
-        # A leaf; an RLock, as a finalizer or a signal handler may end a call. Guards the four.
+        # A leaf; an RLock, as a finalizer or a signal handler may end a call. Guards all below.
         self._lock = fork_safe_rlock()
         self._total = Spent()
         self._models: dict[str, Spent] = {}

@@ -1,7 +1,7 @@
-"""Questions: the interrupts that wait for an answer, as far as a page has heard of them.
+"""Questions: the interrupts that wait for an answer, as far as the page knows them.
 
-Of each thread of a graph those of its last run are kept. They are on the threads' checkpoints, too;
-to look there for every snapshot would read all of them.
+For each thread of a graph, the questions of its last run are kept. The threads' checkpoints have
+them, too, but all checkpoints would have to be read for every snapshot.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Questions:
         metadata: Mapping[str, Any],
         resume: Resume,
     ) -> None:
-        """Note what a run asks when it ends: it replaces what its thread has asked before.
+        """Note what a run asks when it ends, in place of what its thread has asked before.
 
         A question that was there keeps its id.
         """
@@ -103,7 +103,7 @@ class Questions:
                 self._forgotten += 1
 
     def found(self, earlier: Iterable[Earlier]) -> None:
-        """Note what was asked before; of threads that are known, what is known is newer."""
+        """Note earlier questions, but of no thread that is known: what is known is newer."""
         of_thread: dict[tuple[str, str], list[Earlier]] = {}
         for each in earlier:
             of_thread.setdefault((each.name, each.thread_id), []).append(each)
@@ -119,7 +119,7 @@ class Questions:
 
     def settled(self, name: str, thread_id: str) -> None:
         """Note that a run has ended without a question: its thread asks nothing any more."""
-        if self._of_thread:  # read without the lock: a run that asked has ended before
+        if self._of_thread:  # read without the lock: the run that asked ended before this one
             with self._lock:
                 self._forget(name, thread_id)
 

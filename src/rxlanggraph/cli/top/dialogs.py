@@ -24,13 +24,13 @@ _STYLE = """
 
 
 class Reply(NamedTuple):
-    """What is answered: a value that JSON can hold."""
+    """An answer: a value that JSON can hold."""
 
     value: Any
 
 
 def escaped(text: str) -> Text:
-    """Return lines of a program's text, to be shown as they are: not as markup, nor as controls."""
+    """Return text of a program as lines to be shown literally, without markup or controls."""
     return Text("\n".join(map(printable, text.expandtabs(4).split("\n"))))
 
 
