@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["FIRST_LINES", "FailureGroup", "FailureGroups", "normalized"]
 
 FIRST_LINES = 5
-"""So many lines of a group are named."""
+"""How many lines of a group are named."""
 _MAX_GROUPS = 10_000
 # In this order: a time has numbers in it, and so has an id.
 _REPLACED = (

@@ -1,4 +1,4 @@
-"""LivePage: ``--live``, and ``rxlanggraph live``: the page, served while a command lasts."""
+"""LivePage: the page of ``--live`` and ``rxlanggraph live``, served while a command lasts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 # compared with, not listened o
 
 
 class LivePage:
-    """The page of a command, at an address that it has already. The main thread.
+    """The page of a command, whose address is taken already. The main thread.
 
     Args:
         listener: Listens at the address.
         address: The address.
         access: Who may see the page.
         show_content: Whether what messages say is shown.
-        stack: Ends what is served, at the end of the command.
+        stack: Ends the serving, at the end of the command.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
 
 
 def seconds(least: float = 0.0, most: float = _LONGEST) -> Callable[[Any], float]:
-    """Return an option's type: seconds, fractions included; with 0, anything longer than that."""
+    """Return an option's type: seconds, from ``least`` (more than 0, if that is 0) to ``most``."""
 
     def convert(value: Any) -> float:
         try:

@@ -18,8 +18,8 @@ def read_password(variable: str) -> str | None:
     """Return the password that the environment sets; None if it sets none.
 
     Args:
-        variable: The variable that has it. The file that has it instead is named by the variable
-            with ``_FILE`` after its name.
+        variable: The variable with the password. That with ``_FILE`` after its name may name a file
+            with it instead.
 
     Raises:
         CommandError: It is set twice, or in a file that cannot be read.
@@ -41,7 +41,7 @@ def warn_of_visible_password(what: str, variable: str) -> None:
     """Print a warning: the command line shows a password to all users of this machine.
 
     Args:
-        what: What the password is of.
+        what: The password's owner.
         variable: The variable that may have it instead.
     """
     print_stderr(

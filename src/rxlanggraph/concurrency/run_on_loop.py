@@ -74,7 +74,7 @@ async def await_on_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[An
     try:
         call.send()
         ended, probe = asyncio.wrap_future(call.future), LoopProbe(loop)
-        ended.add_done_callback(retrieve_exception)  # if cancelled, this waits for it no longer
+        ended.add_done_callback(retrieve_exception)  # if this is cancelled, nothing else does
         while not (await asyncio.wait([ended], timeout=_PROBE_INTERVAL))[0]:
             _check(probe, loop, call.future)
         return ended.result()
