@@ -440,6 +440,7 @@ Feature: The command knows LangGraph projects: langgraph.json, .env, and what ma
     Examples:
       | graph                | option                                  | content                           | problem                        | remedy                     |
       | agent                | --config config.json                    | {"tags": "x"}                     | tags                           | config.json                |
+      | agent                | --config config.json                    | {"tags": 5}                       | tags is 5                      | a list of strings          |
       | agent                | --config config.json                    | {"recursion": 3}                  | recursion                      | config.json                |
       | agent                | --config config.json                    | {"configurable": [}               | line 1, column 19              | config.json                |
       | agent                | --config config.json                    | [1]                               | config.json                    | an object                  |

@@ -9,9 +9,9 @@ A map; each imports only from those above it.
     addresses        where something is served: --metrics, --live
     live_page        --live and rxlanggraph live: the page, while a command lasts
     tables           rows of text as columns
-    prices           what models cost, from a file
     yaml_object      YAML, in the types of JSON
     object_files     files that hold one object: JSON, YAML, TOML
+    prices           --prices: what models cost, from a file
     settings         options from rxlanggraph.toml
     project          a LangGraph project: langgraph.json, .env
     factories        functions that make a graph

@@ -34,7 +34,9 @@ def read_password(variable: str) -> str | None:
         return Path(file).read_text("utf-8").rstrip("\r\n")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise CommandError(f"cannot read {file}, which {file_variable} names: {reason}") from None
+        raise CommandError(
+            f"cannot read {file}, which {file_variable} names: {reason}; name a readable file"
+        ) from None
 
 
 def warn_of_visible_password(what: str, variable: str) -> None:

@@ -222,7 +222,7 @@ def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
     "--prices",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Prices of models per million tokens, as JSON: "
+    help="Prices of models per million tokens, in a file like that of --config: "
     '{"MODEL": {"input": 1.25, "output": 10}}. Implies --usage.',
 )
 @click.option(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
@@ -13,7 +11,7 @@ from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.validation import check_whole, shortened
 
-__all__ = ["Price", "Spent", "Usage", "priced", "read_prices", "sum_of"]
+__all__ = ["Price", "Spent", "Usage", "checked_prices", "priced", "sum_of"]
 
 _MILLION = 1_000_000
 _K = TypeVar("_K")
@@ -99,7 +97,7 @@ class Usage:
         keep: int = 10_000,
     ) -> None:
         check_whole("keep", keep, least=1)
-        self._prices = _checked(prices)
+        self._prices = checked_prices(prices)
         self._keep = keep
         # A leaf; an RLock, as a finalizer or a signal handler may end a call. Guards all below.
         self._lock = fork_safe_rlock()
@@ -209,23 +207,13 @@ def sum_of(spent: Mapping[Any, Spent]) -> Spent:
     return total
 
 
-def read_prices(path: str) -> dict[str, Price]:
-    """Read the prices in a file of JSON: ``{"gpt-5": {"input": 1.25, "output": 10}}``. Blocks.
+def checked_prices(prices: object) -> dict[str, Price]:
+    """Return the ``prices`` of a `Usage`; none for None. Any thread; never blocks.
 
     Raises:
-        OSError: It cannot be read.
-        InvalidArgumentError: It is not JSON, or a price is negative or has other fields.
-        InvalidTypeError: It has something else than prices.
+        InvalidArgumentError: A price is negative, or has other fields.
+        InvalidTypeError: It is not a mapping, or has something else than prices.
     """
-    try:
-        return _checked(json.loads(Path(path).read_bytes()))
-    except ValueError as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
-        raise InvalidArgumentError(f"{path} is not JSON: {error}") from error
-
-
-def _checked(prices: object) -> dict[str, Price]:
     if prices is None:
         return {}
     if not isinstance(prices, Mapping):

@@ -31,7 +31,7 @@ from rxlanggraph.cli.tables import columns, duration
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.state.location import StoreLocation
-    from rxlanggraph.state import DeadLetter, State
+    from rxlanggraph.state import DeadLetter, QueuedTask, State
     from rxlanggraph.state.backend import HeldLock, KeyInfo, TaskState
 
 __all__ = ["state"]
@@ -52,7 +52,8 @@ class _Place(NamedTuple):
     is_journal: bool
 
 
-def _seconds(text: str) -> float:
+def _seconds(value: object) -> float:
+    text = str(value)  # a file of settings may have a number
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None:
         raise click.BadParameter(f"{text!r} is not a duration: 30s, 10m, 2h or 7d")
@@ -188,6 +189,9 @@ def tasks(
     The age of a task is the time in its state: since it was claimed or ended, and of a waiting
     task since it was added.
     """
+    shown: _Shown[QueuedTask] = _Shown(
+        TASK_COLUMNS, task_row, lambda task: task_data(task, texts=False)
+    )
 
     async def look(opened: State) -> None:
         found = opened.iter_tasks(
@@ -197,10 +201,7 @@ def tasks(
             older_than=older_than,
             newer_than=newer_than,
         )
-        if as_json:
-            await _print_all(found, limit, lambda task: task_data(task, texts=False))
-        else:
-            await _print_table(found, limit, TASK_COLUMNS, task_row)
+        await _list(found, shown, limit, as_json)
 
     _run(place, look)
     return ExitStatus.OK
@@ -215,7 +216,9 @@ def task(place: _Place, queue: str, task_id: str, *, as_json: bool) -> int:
     """Show one task of QUEUE: its history, item, result and error."""
     found = _run(place, lambda opened: opened.task(queue, task_id))
     if found is None:
-        raise NotFoundError(f"{queue!r} has no task {task_id!r}")
+        raise NotFoundError(
+            f"{queue!r} has no task {task_id!r}; 'rxlanggraph state URL tasks' lists them"
+        )
     if as_json:
         _print_json([task_data(found, texts=True)])
     else:
@@ -276,7 +279,7 @@ def value(place: _Place, key: str) -> int:
     """Print the value of KEY, as JSON."""
     found = _run(place, lambda opened: opened.get(key))
     if not found.version:
-        raise NotFoundError(f"there is no key {key!r}")
+        raise NotFoundError(f"there is no key {key!r}; 'rxlanggraph state URL keys' lists them")
     _print_json([found.value])
     return ExitStatus.OK
 
@@ -484,37 +487,24 @@ class _Shown(NamedTuple, Generic[_T]):
 async def _list(
     found: AsyncIterator[_T], shown: _Shown[_T], limit: int | None, as_json: bool
 ) -> None:
-    if as_json:
-        await _print_all(found, limit, shown.data)
-    else:
-        await _print_table(found, limit, shown.heads, shown.row)
-
-
-async def _print_all(
-    found: AsyncIterator[_T], limit: int | None, data: Callable[[_T], Any]
-) -> None:
-    """Print as JSON what is found, page by page."""
+    """Print things as JSON, page by page; or as a table, as far as the limit."""
+    if not as_json:
+        await _print_table(found, shown, limit or _SHOWN)
+        return
     numbers = itertools.count(1)
     async for each in found:
-        _print_json([data(each)])
+        _print_json([shown.data(each)])
         if next(numbers) == limit:
             break
 
 
-async def _print_table(
-    found: AsyncIterator[_T],
-    limit: int | None,
-    heads: Sequence[str],
-    row: Callable[[_T], Sequence[str]],
-) -> None:
-    """Print as a table what is found, as far as the limit."""
-    most = limit or _SHOWN
-    rows: list[Sequence[str]] = [heads]
+async def _print_table(found: AsyncIterator[_T], shown: _Shown[_T], most: int) -> None:
+    rows = [shown.heads]
     async for each in found:
         if len(rows) > most:
             _print([columns(rows), "", "and more: --limit N shows N, --json all of them"])
             return
-        rows.append(row(each))
+        rows.append(shown.row(each))
     _print([columns(rows)])
 
 
