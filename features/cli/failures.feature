@@ -218,6 +218,7 @@ Feature: The failures of a run can be diagnosed
       | A line that is not a record   | file    | {"n": 1}         | file, line 1      | rxlanggraph run       |
       | A line that is not JSON       | file    | nonsense         | file, line 1      | rxlanggraph run       |
       | An error that is not a record | file    | {"line": 1, "status": "error", "error": "x"} | file, line 1 | rxlanggraph run |
+      | A type that is not text       | file    | {"line": 1, "status": "error", "error": {"type": 5, "message": "x"}} | file, line 1 | rxlanggraph run |
 
   Scenario Outline: In a message <text> is shown as <normal>
     Then the message "<text>" is grouped as "<normal>"

@@ -79,7 +79,7 @@ class FailureGroups:
         """Add a record.
 
         Raises:
-            KeyError, TypeError: It is not a record.
+            KeyError, TypeError, AttributeError: It is not a record.
         """
         line, status, error = record["line"], record["status"], record["error"]
         self.records += 1
@@ -88,6 +88,8 @@ class FailureGroups:
         error = error or {"type": "", "message": "waits for an answer"}
         message, node = error["message"], error.get("node")
         key = (status, error["type"], node, normalized(message))
+        if not all(isinstance(each, str) for each in (status, error["type"], node or "")):
+            raise TypeError(f"{key} has something else than texts")
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= _MAX_GROUPS:

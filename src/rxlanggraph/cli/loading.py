@@ -253,11 +253,11 @@ def _imported(target: Target) -> Any:
 
 
 def _import_file(source: str, target: Target) -> ModuleType:
-    path = Path(os.path.realpath(source))
-    if not os.path.isfile(path):
+    if not os.path.isfile(source):
         raise TargetError(
             f"{_by(target)}no file {source!r}: give the path of a Python file, {_EXAMPLE}"
         )
+    path = Path(os.path.realpath(source))
     _make_importable(path.parent)
     name = path.stem if path.stem not in sys.modules else f"_rxlanggraph_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
