@@ -278,6 +278,8 @@ Feature: Calls of models keep to the limits of their providers
   Scenario: Of 10,000 keys that nothing uses any more, one is forgotten for each new one
     When calls of 10001 keys ask for their limits
     Then there are figures of 10000 keys, and none of the first key
+    When calls of 10001 keys ask for their limits, each after the pause that refused the one before
+    Then there are figures of 10000 keys, and none of the first key
 
   Scenario: A key that is not a string fails the call, in coroutines and in threads
     Given a provider that allows 1000 requests a minute, counted by a sliding window

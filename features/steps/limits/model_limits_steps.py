@@ -12,6 +12,7 @@ import random
 import weakref
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
 from rxlanggraph import RunTimeoutError, RxPyLangGraphBridge, StreamMessage, errors
 from rxlanggraph.limits import Limits, ModelCall, ModelLimit, is_transient
+from rxlanggraph.limits.gate import Refusal, Ticket
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import make_bridge
 from support.concurrency import forks
@@ -746,6 +748,22 @@ def step_calls_of_count_keys_ask_for_their_limits(context: Context, count: int) 
     for number in range(count):
         call = ModelCall(f"model {number}", [], {}, {}, StreamMessage(number))
         assert context.limits.gate_of(call) is not None
+
+
+@when(
+    "calls of {count:d} keys ask for their limits, each after the pause that refused the one before"
+)
+def step_calls_of_keys_ask_after_the_pause_that_refused_the_one(
+    context: Context, count: int
+) -> None:
+    context.limits = Limits(ModelLimit(), key=lambda call: call.model)
+    clock: Any = SimpleNamespace(now=itertools.count(0.0, 60.0).__next__)
+    for number in range(count):
+        call = ModelCall(f"model {number}", [], {}, {}, StreamMessage(number))
+        gate = context.limits.gate_of(call)
+        ticket = Ticket(clock, None, 0, None, inner=False)
+        gate.enter_nowait(ticket)
+        gate.failed(ticket, 0, Refusal(1.0, insists=True))
 
 
 @then("there are figures of {count:d} keys, and none of the first key")

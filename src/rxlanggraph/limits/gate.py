@@ -413,10 +413,11 @@ class ModelGate:
             del self._queue[ticket]
 
     def is_idle(self) -> bool:
-        """Whether nothing is known that is worth keeping. Any thread; never blocks."""
+        """Whether no call waits or is under way, and none is paused. Any thread; never blocks."""
         with self._lock:
             self._collect()
-            return not self._queue and not self._in_flight and self._paused_until == -math.inf
+            is_paused = self._paused_until > self._clock.now()
+            return not self._queue and not self._in_flight and not is_paused
 
     def statistics(self) -> LimitStatistics:
         """Return the figures of this moment. Any thread; never blocks."""
