@@ -165,9 +165,8 @@ class SharedLockFuture(Future[_T]):
         for the futures of every executor. Exceptions raised by callbacks do not propagate.
 
         Args:
-            result: What it is resolved with, if ``exception`` is None; otherwise what
-                `result_nowait` returns.
-            exception: What it is resolved with, if that is not None.
+            result: The result, if ``exception`` is None; otherwise what `result_nowait` returns.
+            exception: The exception, if it is resolved with one.
             call_back: False leaves the callbacks to the next call of this method.
 
         Returns:

@@ -148,7 +148,7 @@ class ModelGate:
     Args:
         limit: What is allowed.
         lock: The lock of all gates; a leaf.
-        shared: The window that other processes share; None for one of its own.
+        shared: The window that other processes share; None: it is not shared.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ A map; each imports only from those above it.
     access         who may see the page: a token, and the names of the host
     questions      interrupts that wait for an answer
     history        how many ended in each second
-    board          hooks: what has ended, and how
+    board          hooks that keep the runs that ended lately
     bridge_source  the data of one bridge
     feed           one producer of snapshots for all clients
     http           the imports of Starlette and sse-starlette

@@ -79,7 +79,7 @@ class _Kind:
 
 
 class Board(Hooks):
-    """Hooks that keep what has ended lately. Any thread; nothing blocks.
+    """Hooks that keep the runs that ended lately. Any thread; nothing blocks.
 
     Args:
         load: Returns how many runs are active, and how many wait.
@@ -110,7 +110,7 @@ class Board(Hooks):
         self._counted_at = 0.0
         # A leaf, held for a few assignments, and to copy what is shown; an RLock like all locks
         # that hooks take. Guards all of the below. A signal handler, or a finalizer, that enters
-        # while its own thread holds it, finds that by `_busy`, and leaves what has ended uncounted.
+        # while its own thread holds it, finds that by `_busy`, and leaves them uncounted.
         self._lock = fork_safe_rlock()
         self._busy = False
         self._minutes = Minutes()
@@ -154,7 +154,7 @@ class Board(Hooks):
             self._note_questions(event, thread_id)
 
     def on_blocked(self, event: LoopBlocked) -> None:
-        """Keep what has blocked the loop."""
+        """Keep the event."""
         with self._lock:
             self._blocked.appendleft(
                 {
@@ -285,7 +285,7 @@ class Board(Hooks):
             return self._minutes.shown(now)
 
     def recent(self, most: int) -> tuple[list[EndedRun], int]:
-        """Return what has ended lately, the latest first, at most so many; and how many more."""
+        """Return at most so many of the latest runs, latest first; and how many more are kept."""
         with self._used():
             kept = len(self._recent)
             latest = list(itertools.islice(reversed(self._recent), most))
@@ -327,7 +327,7 @@ class Board(Hooks):
         return shown, others
 
     def blocked(self) -> list[Blocked]:
-        """Return what has blocked the loop, the latest first."""
+        """Return the last times that the loop was blocked, the latest first."""
         with self._used():
             return list(self._blocked)
 
@@ -363,7 +363,7 @@ class NodeBoard(Board):
 
 
 def _cut(run: _Ended) -> _Ended:
-    """Keep no more of its texts than is shown."""
+    """Cut its texts to what is shown."""
     name, thread_id, message_id, *rest = run
     thread_id = None if thread_id is None else as_text(thread_id)
     return (as_text(name), thread_id, as_text(message_id), *rest)  # type: ignore[return-value]

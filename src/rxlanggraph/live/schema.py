@@ -244,7 +244,7 @@ class Snapshot(TypedDict):
 
     Attributes:
         version: `VERSION`.
-        kind: What it is of. That of a journal has only ``journal``, ``counts``, ``history`` and
+        kind: What it shows. That of a journal has only ``journal``, ``counts``, ``history`` and
             ``failures``; other lists are empty.
         name: The name of the bridge, or of the journal.
         state: ``open``, ``closing`` or ``closed``; of a journal ``open``, ``closed`` once all lines

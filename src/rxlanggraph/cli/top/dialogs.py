@@ -46,8 +46,8 @@ class TextDialog(ModalScreen[None]):
     """A text to read; it can be scrolled.
 
     Args:
-        title: What it is.
-        text: The text of the program.
+        title: Its title.
+        text: The text, which may come from the program.
         from_end: Whether its end is shown first.
     """
 
