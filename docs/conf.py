@@ -74,7 +74,7 @@ def skip(
     return True if is_field else None
 
 
-def without_pythons_own(
+def without_builtin_docs(
     _app: Sphinx, kind: str, _name: str, thing: object, _options: object, lines: list[str]
 ) -> None:
     """Leave out what Python says of every named tuple's constructor, and of a constant's type."""
@@ -137,6 +137,6 @@ def is_elsewhere(name: str) -> bool:
 def setup(app: Sphinx) -> None:
     app.connect("source-read", redirect)
     app.connect("autodoc-skip-member", skip)
-    app.connect("autodoc-process-docstring", without_pythons_own)
+    app.connect("autodoc-process-docstring", without_builtin_docs)
     app.connect("autodoc-process-signature", with_readable_defaults)
     app.connect("missing-reference", resolve)

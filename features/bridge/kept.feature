@@ -29,11 +29,12 @@ Feature: No run, message or error is kept longer than needed
     Then nothing is kept of it
 
     Examples:
-      | kind              |
-      | an async function |
-      | a sync function   |
-      | an async node     |
-      | a sync node       |
+      | kind                                |
+      | an async function                   |
+      | an async function that ends at once |
+      | a sync function                     |
+      | an async node                       |
+      | a sync node                         |
 
   @counted_references
   Scenario Outline: Nothing is kept of a failed run of <kind>, whatever the policies
@@ -42,17 +43,19 @@ Feature: No run, message or error is kept longer than needed
     And the last run of "<kind>" fails, with "timeout=60"
     And the last run of "<kind>" fails, with "retry=fast"
     And the last run of "<kind>" fails, with "timeout=60, retry=fast"
+    And the last run of "<kind>" fails, with "multitask_strategy='interrupt'"
     And the last result of "<kind>" fails, with errors="raise"
     And the last result of "<kind>" fails, with errors="emit"
     And the last result of "<kind>" fails, with errors="skip"
     Then nothing is kept of it
 
     Examples:
-      | kind              |
-      | an async function |
-      | a sync function   |
-      | an async node     |
-      | a sync node       |
+      | kind                                |
+      | an async function                   |
+      | an async function that ends at once |
+      | a sync function                     |
+      | an async node                       |
+      | a sync node                         |
 
   Scenario Outline: Nothing is kept of a run of <kind> that was cut short
     Given an open bridge on its own loop

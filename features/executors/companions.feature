@@ -58,6 +58,12 @@ Feature: Hooks, limits, usage and lanes of a bridge apply to graphs in worker pr
     Then the snapshot shows the node "ask"
     And when its time is over, its error names the node "ask"
 
+  @counted_references
+  Scenario: Of a message that cannot be pickled, its companions keep nothing
+    Given a bridge with a worker in this process, and hooks for nodes that keep nothing
+    When a message that cannot be pickled is refused, without the cyclic collector
+    Then its run is freed
+
   Scenario: The nodes of a worker that is lost are not at work any more
     Given a bridge with hooks for nodes, for the graph "asking" of models with 1 workers in this process, and 1 retries
     When a message is in its node, and its worker is lost

@@ -64,6 +64,7 @@ def step_no_more_than_window_lines_wait_to_be_written_and_chunk_are(
 ) -> None:
     patch(context, writer, "_WINDOW", window)
     patch(context, writer, "_CHUNK", chunk)
+    patch(context, writer, "_FIRST_CHUNK", chunk)
 
 
 @given("every line is added by itself")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import select
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import wait
 from contextlib import asynccontextmanager
@@ -21,6 +23,7 @@ from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.bridge import execution
 from rxlanggraph.bridge.remote.fence import FenceHere, FenceThere
 from rxlanggraph.bridge.remote.models import ModelsThere
+from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.executors import pool
 from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.payloads import RemoteCall, dump_call
@@ -30,6 +33,7 @@ from rxlanggraph.limits.callbacks import RunCalls
 from rxlanggraph.state import open_state
 from support.bridge.bridges import LentLoop
 from support.bridge.savers import rows_of
+from support.concurrency.kept import PATIENCE, uncollected
 from support.concurrency.patching import patch
 from support.concurrency.pauses import until
 from support.concurrency.raising import check_error, error_of
@@ -241,6 +245,34 @@ def step_nothing_has_accompanied_it(context: Context) -> None:
     patch(context, pool, "dump_call", dump)
     context.bridge.create_future_task(context.graph, {"n": 0}).result(LIMIT)
     assert [list(asked.companions) for asked in sent] == [[]], sent
+
+
+@given("a bridge with a worker in this process, and hooks for nodes that keep nothing")
+def step_a_bridge_with_hooks_that_keep_nothing(context: Context) -> None:
+    class Forgetful(Hooks):
+        def on_node(self, event: NodeEnded) -> None: ...
+
+    executor = InProcessExecutor("support.executors.models:asking", workers=1)
+    context.bridge = RxPyLangGraphBridge(executor=executor)
+    context.add_cleanup(context.bridge.close, 0)
+    context.bridge.add_hooks(Forgetful())
+
+
+@when("a message that cannot be pickled is refused, without the cyclic collector")
+def step_a_message_that_cannot_be_pickled_is_refused(context: Context) -> None:
+    freed = threading.Event()
+    with uncollected():
+        run = context.bridge.create_future_task(models.asking, {"model": threading.Lock()})
+        context.run = weakref.ref(run, lambda _: freed.set())
+        assert isinstance(run.exception(LIMIT), InvalidTypeError)
+        del run
+        context.freed_in_time = freed.wait(PATIENCE)
+
+
+@then("its run is freed")
+def step_its_run_is_freed(context: Context) -> None:
+    gc.collect()  # or the leak check would find what this is about
+    assert context.freed_in_time
 
 
 # -- limits ----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rxlanggraph import RxPyLangGraphBridge
 from support.bridge.graphs import one_node
 from support.concurrency.waiting import LIMIT
 
-__all__ = ["KINDS", "kept_of_a_run", "kept_of_plain_langgraph", "uncollected"]
+__all__ = ["KINDS", "PATIENCE", "kept_of_a_run", "kept_of_plain_langgraph", "uncollected"]
 
 # Seconds for what a thread still has in hand. Only a scenario that fails takes so long.
 PATIENCE = 30.0
@@ -59,6 +59,18 @@ def _async_function(thing: Thing, failing: bool) -> Any:
     return node
 
 
+def _hasty_function(thing: Thing, failing: bool) -> Any:
+    """It ends in the first step of its run, which the loop's dispatcher takes."""
+
+    async def node(_: Mapping[str, Any]) -> dict[str, Any]:
+        assert thing
+        if failing:
+            raise FailureOfNode
+        return {"count": 1}
+
+    return node
+
+
 def _sync_function(thing: Thing, failing: bool) -> Any:
     def node(state: Mapping[str, Any]) -> dict[str, Any]:
         assert thing
@@ -71,6 +83,7 @@ def _sync_function(thing: Thing, failing: bool) -> Any:
 
 KINDS = {
     "an async function": _async_function,
+    "an async function that ends at once": _hasty_function,
     "a sync function": _sync_function,
     "an async node": lambda thing, failing: one_node(_async_function(thing, failing)),
     "a sync node": lambda thing, failing: one_node(_sync_function(thing, failing)),

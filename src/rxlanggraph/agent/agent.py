@@ -118,8 +118,8 @@ class BaseAgent:
         self._states = StateMachine(name)
         self._run_lock = RunLock(self._busy_error)
         self._listeners = AgentListeners()
-        # The active run, if there is one: single calls of a list. The call that removes it ends it:
-        # of a run whose loop was closed, its own, in the collector, or one of the next run.
+        # The active run, if there is one: single calls of a list. The call that removes it ends it.
+        # If its loop was closed, that is one of the next run, or its own, made by the collector.
         self._active: list[AgentRun] = []
 
     def __repr__(self) -> str:
@@ -513,7 +513,7 @@ class BaseAgent:
         reset: bool,
         limits_wait: bool = True,
     ) -> Any:
-        """Do ``run`` after the runs before it; ``limits_wait``: ``seconds`` cover that wait too."""
+        """Do ``run`` in its turn. ``seconds`` limits it, and with ``limits_wait`` the wait too."""
         if run.reentrant:
             raise AgentBusyError(
                 f"{self!r} was asked by its own run, which would wait for itself; "

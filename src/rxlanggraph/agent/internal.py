@@ -31,9 +31,9 @@ def bind_thread(agent: BaseAgent, thread_id: str) -> str:
 
 @contextmanager
 def persisted(agent: BaseAgent, persistence: RunPersistence) -> Iterator[None]:
-    """Save the memory with ``persistence`` after a run that begins in this block.
+    """Have runs that begin in this block load and save the memory with ``persistence``.
 
-    For one block at a time, of the caller that holds the pool's lock for the agent.
+    One block at a time: the caller holds the lock by which the pool lets in one run of the agent.
     """
     agent._persistence = persistence
     try:

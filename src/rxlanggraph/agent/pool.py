@@ -46,7 +46,7 @@ class _PoolEntry:
 
     @property
     def is_stored(self) -> bool:
-        """Whether another agent would find in the store what this one knows. Of one that is idle.
+        """Whether the store has what the agent knows. For an idle entry.
 
         Not after a run that has failed, and whose writes could not be undone.
         """
@@ -299,7 +299,7 @@ class AgentPool:
     ) -> AsyncIterator[_PoolEntry]:
         waiter = Waiter()
         while (entry := self._take(thread_id, waiter, forget=forget)) is None:
-            # Many look more seldom, but together as often.
+            # The more there are, the less often each looks: together they look as often.
             seconds = _LOOK_SECONDS * max(1, len(self._queue) // 100)
             await self._queue.wait(waiter, self._wake_next, seconds)
         try:
@@ -312,7 +312,7 @@ class AgentPool:
             self._wake_next()
 
     def _take(self, thread_id: str, waiter: Waiter, *, forget: bool) -> _PoolEntry | None:
-        """Use the entry of ``thread_id``; None if there is no room: ``waiter`` is in the queue."""
+        """Use the entry of ``thread_id``; without room, let ``waiter`` wait, and return None."""
         with self._lock:
             entry = self._entries.get(thread_id)
             if entry is None and forget:
@@ -347,7 +347,7 @@ class AgentPool:
     def _make_room(self) -> bool:
         """Evict the agent that has been idle longest, if need be. Under the lock.
 
-        One that alone knows what was to be stored is the last to go.
+        One that knows what the store does not have goes last.
         """
         if len(self._entries) < self._max_agents:
             return True

@@ -36,7 +36,7 @@ def _is_answer(request: Any, responder: Responder | None) -> bool:
 
 
 def remember(memory: Memory, request: Any) -> None:
-    """Add the messages of the request that are not in the memory yet.
+    """Add the messages of the request that are not in the memory yet. In the run.
 
     If its last message is there already, it is asked again, under a new id.
     """

@@ -218,10 +218,9 @@ async def supervise(
             answer: _T = run.task.result()
             return answer
     except BaseException as error:
-        if waiting and isinstance(
-            error, GeneratorExit
-        ):  # its loop was closed: nothing can be awaited
-            silence_pending_warning(run.task)  # asyncio logs one for the caller's
+        if waiting and isinstance(error, GeneratorExit):
+            # Its loop was closed: nothing can be awaited, and asyncio warns of the caller's task.
+            silence_pending_warning(run.task)
             raise
         await _end_tasks(run)
         await _undo(run)

@@ -115,7 +115,7 @@ class Reservation:
     # The subscription that its items are for, if a run awaits its results. Written once, before the
     # source begins.
     group: ConcurrencyGroup | None = None
-    # On which the source is iterated over, if it is on one. Likewise.
+    # The loop on which the source is iterated over, if any. Likewise.
     loop: asyncio.AbstractEventLoop | None = None
     # What it waits for. One reference, replaced whole by what waits.
     _room: Room | None = None

@@ -81,7 +81,7 @@ class NodeCallbacks(BaseCallbackHandler):
         metadata: dict[str, Any] | None = None,
         **__: Any,
     ) -> None:
-        """Note the start of a node. All else, and the choice of what is first, has other tags."""
+        """Note the start of a node. Other things, as the choice of the first one, lack its tags."""
         tags = tags or ()
         if not any(tag.startswith("graph:step:") for tag in tags) or "langsmith:hidden" in tags:
             return

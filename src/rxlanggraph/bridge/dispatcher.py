@@ -104,17 +104,16 @@ class Dispatcher:
         """How many runs hold a slot. Any thread: one number is read, which the loop writes."""
         return self._inbox.max_concurrency - self._scheduler.free
 
-    @property
-    def draining(self) -> bool:
-        """Whether runs that can go on later are to stop. Set by any thread, and never reset."""
-        return self._execution.draining
-
-    @draining.setter
-    def draining(self, value: bool) -> None:
-        self._execution.draining = value
+    def begin_draining(self) -> None:
+        """Let no run begin that can go on later; `drain` is to follow. Any thread; never blocks."""
+        self._execution.draining = True
 
     def process(self, run: Run) -> None:
-        """Take up ``run``, or its end, as the inbox brings it."""
+        """Take up ``run``, or its end, as the inbox brings it.
+
+        The run may take its first step in here. If that fails, the traceback of its error refers to
+        the frames from here to `_start_run`. They drop the run, which would refer to itself.
+        """
         watch = self._listeners.watch
         if watch is not None:
             watch.wake()
@@ -126,6 +125,7 @@ class Dispatcher:
                     run.task.cancel()
             else:
                 self._forget_unstarted(run)
+        del run
 
     def _forget_unstarted(self, run: Run) -> None:
         # Also if it ended before it was registered, as a run that is cancelled between the two.
@@ -150,6 +150,7 @@ class Dispatcher:
             self._enqueue(run)
         else:
             self._multitasking.admit(run)
+        del run
 
     def _remove(self, run: Run) -> None:
         self._scheduler.discard(run)
@@ -160,6 +161,7 @@ class Dispatcher:
             self._start_run(run, in_place=False)
         elif self._scheduler.free:
             self._start_ready()
+        del run
 
     def drain(self) -> None:
         """Ask the runs that can go on later to stop; those that have not begun do not begin."""
@@ -202,7 +204,7 @@ class Dispatcher:
         context.run(self._retire_in_scope, run, result)
 
     def _retire_in_scope(self, run: Run, result: StreamMessage) -> None:
-        enter_scope(run)  # as in _pass_on
+        enter_scope(run)  # as in `_pass_on`
         self.retire(run, result)
 
     # -- shared lanes ---------------------------------------------------------------------------
@@ -230,7 +232,7 @@ class Dispatcher:
             self.resolve_early(run, "error", error)
 
     def lane_taken_over(self, thread_id: str, message_id: str) -> None:
-        """Interrupt what is on a thread for a message in another process."""
+        """Interrupt the runs on a thread, for a message in another process."""
         self._multitasking.take_over(thread_id, message_id)
 
     # -- the start and the end of a run ----------------------------------------------------------
@@ -257,7 +259,7 @@ class Dispatcher:
         asyncio.get_running_loop().call_soon(self._start_ready)
 
     def _start_run(self, run: Run, *, in_place: bool) -> None:
-        # Its timer is due as well then, but the loop has not come to it.
+        # If its time is over, its timer is due as well, but the loop has not come to that.
         late = run.too_late() if run.options.timed else None
         run.since = self._now()
         run.phase = Phase.RUNNING
@@ -285,6 +287,7 @@ class Dispatcher:
         else:
             if run.task is None and not task.done():  # its first step is still to come
                 task.add_done_callback(partial(self._never_began, run))
+        del run
 
     def _pass_on(self, run: Run, result: StreamMessage) -> None:
         enter_scope(run)  # its callbacks are downstream of this run, as of any other

@@ -1,6 +1,6 @@
-"""Engine: all that is behind a bridge, the way of a message into it, and its end.
+"""Engine: the parts behind a bridge, the way of a message to its loop, and the end of both.
 
-Threads meet the loop in `LoopInbox` alone: what is here may be called from any thread, unless it
+Threads meet the loop in `LoopInbox` alone: everything here may be called from any thread, unless it
 says otherwise. What happens on the loop is in `Dispatcher`.
 
 Invariants kept here (numbers as in docs/design.md): 1 and 2. A run whose loop is gone, or pauses,
@@ -22,7 +22,7 @@ from rxlanggraph.bridge.admission import AdmissionLimiter, next_reservation
 from rxlanggraph.bridge.deadlocks import LoopThread, dedicated_to
 from rxlanggraph.bridge.dispatcher import Dispatcher
 from rxlanggraph.bridge.graph_loops import GraphLoops
-from rxlanggraph.bridge.graphs.configs import context_of_its_own
+from rxlanggraph.bridge.graphs.configs import context_for_run
 from rxlanggraph.bridge.graphs.interrupts import UnnamedAnswers
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.lanes import ThreadLanes
@@ -56,7 +56,7 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """Everything of a bridge behind its public API.
+    """Everything behind the public API of a bridge.
 
     The loop's thread refers to this and not to the bridge, so that a bridge that is dropped
     unclosed can be collected, and then ends its loop.
@@ -71,8 +71,8 @@ class Engine:
         spare_threads: How many worker threads there may be in addition to one for each run.
         lanes: The lanes that are shared with other processes; None if there are none.
         models: What applies to the models that runs call; None if nothing does.
-        workers: Where the graphs are called; None on the loop.
-        loops: On how many loops in threads they are called; 1 on the bridge's own.
+        workers: Where the graphs are called; None: on the loop.
+        loops: On how many loops in threads they are called; 1: on the bridge's own.
         clock: By which the bridge measures time.
         host_of: Makes the host of a loop of another kind; None for one that is owned or adopted.
     """
@@ -99,14 +99,13 @@ class Engine:
         # The one lock of a bridge, shared by all its parts: a leaf, held for a few assignments at a
         # time. There is only one, so that a waiting thread knows what to release (see
         # lock_released); it is an RLock by invariant 5. Guards _started here, which is only ever
-        # set; where it is read without the lock, nothing else counts as visible by that.
+        # set; a read of it without the lock makes nothing else visible.
         self.lock = fork_safe_rlock()
         self.max_concurrency = max_concurrency
         self.clock = clock
         self.registry = RunRegistry(lock=self.lock, inside=current_run, clock=clock)
         self.threads = RunThreads(name, self.lock, spare_threads)
-        self.inbox = LoopInbox(self.registry, self.loop_stopped, self.lock, clock)
-        self.inbox.max_concurrency = max_concurrency
+        self.inbox = LoopInbox(self.registry, self.loop_stopped, self.lock, max_concurrency, clock)
         self.admission = AdmissionLimiter(max_pending, self.lock, overflow, name, clock)
         self._answers = UnnamedAnswers(self.lock)
         self.name = name
@@ -184,7 +183,7 @@ class Engine:
         bounded, may_wait = self.admission.bounded, self.admission.overflow == "block"
         if not bounded or not may_wait or run.message.status != "ok":
             return self.send(run)
-        # Until this goes on, which it does not while other code blocks the loop.
+        # It waits for this loop, too, which does not turn while other code blocks it.
         loop = LoopThread(asyncio.get_running_loop())
         run.withheld_by = lambda _: (loop,)
         try:
@@ -223,7 +222,7 @@ class Engine:
                 of one thread, the second could otherwise end before the first one's submitter has
                 added its callback.
         """
-        run = Run(message, options, context_of_its_own(), self.inbox, owner, callbacks=callbacks)
+        run = Run(message, options, context_for_run(), self.inbox, owner, callbacks=callbacks)
         if options.adapter.takes_answers:
             self._answers.given(run)
         observers = self.listeners.observers
@@ -322,7 +321,7 @@ class Engine:
                 _raise_if(report_end(run, result))
 
     def _report_refusal(self, run: Run, error: BaseException) -> None:
-        """Tell hooks of the end of ``run``, which its submitter does not get. Any thread."""
+        """Tell hooks of the end of ``run``, whose submitter gets an error instead. Any thread."""
         status: Status = "rejected" if isinstance(error, Exception) else "cancelled"
         _raise_if(report_end(run, run.unanswered(status, error)))
 
@@ -422,7 +421,7 @@ class Engine:
         return loop
 
     def why_closed(self) -> BridgeClosedError | LoopUnavailableError:
-        """Make the error of what comes too late. Any thread; never blocks."""
+        """Make the error for a call that comes too late. Any thread; never blocks."""
         if self.registry.state == "open":
             return LoopUnavailableError(
                 f"the event loop of the bridge {self.name} has ended; make a new bridge"
@@ -451,7 +450,7 @@ class Engine:
             _raise_if(report_end(run, run.unanswered("cancelled")))
 
     def was_cut_off(self, run: Run) -> bool:
-        """Whether ``run``, which has ended, was ended by its loop or by the close of the bridge."""
+        """Whether ``run``, which has ended, ended because of its loop, or of its bridge's close."""
         return run.cut_off or (run.cancelled() and self.registry.state != "open")
 
     def _start(self) -> None:
@@ -540,9 +539,9 @@ class Engine:
     def request_drain(self) -> None:
         """Ask the graphs that can go on later to stop between supersteps. Any thread; never blocks.
 
-        Those of runs that have not begun do not begin. All others go on.
+        Their runs that have not begun do not begin. All other runs go on.
         """
-        self._dispatcher.draining = True
+        self._dispatcher.begin_draining()
         loop = self.inbox.loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # it is closed: nothing runs there
@@ -595,13 +594,13 @@ class Engine:
         return self.registry.wait_idle(timeout)
 
     def wait_stopped(self, timeout: float | None) -> None:
-        """Wait until the loop has ended or was given back, at most ``timeout`` seconds."""
+        """Wait until the loop has ended or was given back, at most ``timeout`` seconds. Blocks."""
         with lock_released(self.lock), contextlib.suppress(TimeoutError):
             self.host.stopped.result(timeout)
         self.listeners.join_watch(timeout)
 
     def stopped(self) -> list[Future[None]]:
-        """What is done when the loop has ended, or was given back. Any thread; never blocks."""
+        """Return futures of the end, or return, of the loop, and of the end of its watch."""
         watch_ended = self.listeners.watch_ended()
         return [self.host.stopped] if watch_ended is None else [self.host.stopped, watch_ended]
 

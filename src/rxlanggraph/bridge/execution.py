@@ -2,7 +2,7 @@
 
 It makes the attempts, limits their time, and determines the run's status from how they end. What
 breaks without that: a timeout, a cancellation and a ``CancelledError`` of the graph's own look
-alike to the caller. The engine starts a run here, and is called when it has ended.
+alike to the caller. The `Dispatcher` starts a run here, and is called when it has ended.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ class Execution:
     # -- attempts ----------------------------------------------------------------------------------
 
     def _attempts(self, run: Run) -> Awaitable[Any]:
-        # Between its start and this, its first step, or in a pause of the loop.
+        # It may have ended since its start, before this first step, or in a pause of the loop.
         if run.done() or run.interruption is not None:
             raise asyncio.CancelledError
         if run.overtaken:
@@ -208,7 +208,7 @@ class Execution:
         return self._insistent(run)
 
     async def _told_of_models(self, run: Run, models: ModelRules) -> Any:
-        """Make the attempts; the models that they call wait until they may, and are counted."""
+        """Make the attempts, with the limits and the counts of the models that they call."""
         scope = run.scope
         calls = models.calls_of(run.message, run.clock, lambda: run_scope.get() is scope)
         run.add_done_callback(calls.resolved)

@@ -24,7 +24,7 @@ __all__ = ["Fence", "FencedSaver", "RunFence"]
 
 
 class Fence(Protocol):
-    """What is passed before a write."""
+    """What writes have to pass."""
 
     def check(self) -> None:
         """Raise LaneLostError if the lease is lost. In the thread that writes."""
@@ -34,9 +34,9 @@ class Fence(Protocol):
 
 
 class FencedSaver(BaseCheckpointSaver[Any]):
-    """Another saver, but for writes of runs that may not write to their thread any more.
+    """A saver in front of another one, which lets through what passes a fence.
 
-    May be used as the other one may be.
+    Its methods may be called in the threads in which those of the other one may be.
 
     Args:
         saver: The other saver.

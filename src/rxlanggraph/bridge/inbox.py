@@ -1,17 +1,17 @@
 """LoopInbox: the only way from other threads to the loop.
 
-What crosses is always the same: "process this run". On the loop, the engine then starts the run, or
-cancels it, or finds nothing left to do. One ``run_coroutine_threadsafe`` carries everything queued
-since the last one, so ten thousand messages cost a few wake-ups rather than ten thousand tasks,
-handles and writes to the loop's self-pipe. A run posted on the loop's own thread needs no wake-up:
-a callback in the loop's next iteration processes it.
+What crosses is always the same: "process this run". On the loop, the dispatcher then starts the
+run, or cancels it, or finds nothing left to do. One ``run_coroutine_threadsafe`` carries everything
+queued since the last one, so ten thousand messages cost a few wake-ups rather than ten thousand
+tasks, handles and writes to the loop's self-pipe. A run posted on the loop's own thread needs no
+wake-up: a callback in the loop's next iteration processes it.
 
 Invariants kept here (numbers as in docs/design.md):
 
 1. A run that was accepted is processed, or is resolved by `Engine.loop_stopped` when the loop is
    gone: each append to the queue is followed by a drain, even if a signal handler raises in
    between.
-4. ``lock`` is released before the loop, a future or the engine is called.
+4. ``lock`` is released before the loop, a future or the dispatcher is called.
 5. ``lock`` is an RLock, and each section is one check and one write.
 8. A drain that will never run is closed.
 
@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -35,7 +34,7 @@ from typing import Any, Literal, TypeAlias
 
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.run_registry import RunRegistry
-from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
+from rxlanggraph.concurrency.clock import Clock
 from rxlanggraph.concurrency.tasks import close_left_behind
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 
@@ -55,6 +54,7 @@ class LoopInbox:
         lost: Called when the loop turns out to be closed, from the thread that noticed; calls
             `refuse`.
         lock: The lock of the bridge.
+        max_concurrency: That of the bridge.
         clock: That of the bridge, for its runs.
     """
 
@@ -63,12 +63,12 @@ class LoopInbox:
         registry: RunRegistry,
         lost: Callable[[LoopUnavailableError], None],
         lock: threading.RLock,
-        clock: Clock = SYSTEM_CLOCK,
+        max_concurrency: int,
+        clock: Clock,
     ) -> None:
+        self.max_concurrency = max_concurrency
         self.clock = clock
-        # The bridge's limit, and what processes a run, on the loop, which must not raise. Written
-        # once, by the engine.
-        self.max_concurrency = sys.maxsize
+        # What processes a run, on the loop; must not raise. Written once, by the engine.
         self.process: Callable[[Run], None]
         # Set once, before the first run is submitted.
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -219,6 +219,7 @@ class LoopInbox:
                         return False
             else:
                 self.process(run)
+                del run  # see the dispatcher's `process`
         return True
 
     def _drained(self, drain: _Drain, future: Future[None]) -> None:

@@ -72,7 +72,7 @@ _IMPATIENT = {"reject", "rollback"}
 
 
 class _Hooks(Protocol):
-    """What the engine is notified of. On the loop of the bridge."""
+    """What the dispatcher is notified of. On the loop of the bridge."""
 
     def lane_granted(self, run: Run) -> None:
         """``run`` has the lease of its thread."""
@@ -142,7 +142,7 @@ class ThreadLanes:
         self.state = state
         self.ttl = ttl
         self.owner = uuid.uuid4().hex  # by this name a bridge knows its own notes
-        # Written once by the engine, and on the first request.
+        # Written once: by the dispatcher; the loop on the first request.
         self.hooks: _Hooks
         self.slots = 1
         self.loop: asyncio.AbstractEventLoop | None = None

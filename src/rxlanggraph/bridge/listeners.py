@@ -59,7 +59,7 @@ class Listeners:
         return listener
 
     def remove(self, listener: Listener) -> None:
-        """Tell the hooks of ``listener`` nothing more, once. Any thread; never blocks."""
+        """Tell the hooks of ``listener`` nothing more. Any thread; never blocks; idempotent."""
         listener.gone = True
         with self._inbox.lock:
             others = () if self.observers is None else self.observers.listeners
@@ -67,7 +67,7 @@ class Listeners:
             self.observers = Observers(left) if left else None
 
     def add_to_runs_in_flight(self, listener: Listener) -> None:
-        """Tell ``listener`` of the rest of the runs that have arrived before it, too.
+        """Tell ``listener`` also of what is still to happen to runs that had arrived before it.
 
         Any thread; never blocks: the loop does it soon.
         """
@@ -77,7 +77,7 @@ class Listeners:
                 loop.call_soon_threadsafe(self._add_to_runs, listener)
 
     def _add_to_runs(self, listener: Listener) -> None:
-        """On the loop: only there, no run is between two looks at who observes it."""
+        """On the loop: no other thread can tell whether a run is just reading its observers."""
         alone, now = Observers((listener,)), self._inbox.clock.now()
         extended: dict[Observers, Observers] = {}  # many runs share theirs
         for run in self._registry.runs():
@@ -135,14 +135,14 @@ class Listeners:
             watch.stop()
 
     def join_watch(self, timeout: float | None) -> None:
-        """Wait until the watch has ended, at most ``timeout`` seconds."""
+        """Wait until the watch has ended, at most ``timeout`` seconds. Any thread; blocks."""
         if self.watch is not None:
             self.watch.join(timeout)
 
     def watch_ended(self) -> Future[None] | None:
-        """What is done when the watch has ended; None if there is none, or one of its hooks asks.
+        """Return a future of the end of the watch. Any thread; never blocks.
 
-        Any thread; never blocks.
+        None if there is no watch, or if the caller is one of the hooks that it calls.
         """
         watch = self.watch
         return None if watch is None or watch.is_inside() else watch.ended

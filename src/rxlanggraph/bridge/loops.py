@@ -105,7 +105,7 @@ class OwnedLoop:
     paused: bool = False
 
     def __init__(self, name: str, threads: RunThreads, hooks: StopHooks) -> None:
-        # Written in start(), which the engine calls under its lifecycle lock.
+        # Written in start(), which the engine calls under the lock of the bridge.
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread_id: int | None = None
         self.stopped: Future[None] = Future()

@@ -66,6 +66,7 @@ class Multitasking:
                 active.rolled_back_for = run
             for each in (active, *displaced):
                 self._interrupt(each, f"message {run.message.id}")
+        del run  # see the dispatcher's `process`
 
     def take_over(self, thread_id: str, message_id: str) -> None:
         """End all runs of a thread for a message that interrupts them in another process."""

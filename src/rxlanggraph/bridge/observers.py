@@ -43,8 +43,9 @@ class Listener:
             )
         self.gone = False  # only ever set, by any thread
         self.hooks = hooks
-        # Which exceptions were logged: by the id of the class, whose hash may be the user's, too;
-        # with the class, whose id no other gets then. Filled by single calls, by any thread.
+        # The classes of exceptions that were logged, by method. By their ids, as a class may have a
+        # hash that is user code; with the class, so that no other one gets its id. Filled by single
+        # calls, by any thread.
         self._logged: dict[tuple[str, int], tuple[type[BaseException]]] = {}
         for name in dir(hooks):
             if not name.startswith("on_"):

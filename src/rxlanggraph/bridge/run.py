@@ -80,7 +80,7 @@ class Phase(enum.Enum):
 
 
 class ChunkSink(Protocol):
-    """Where the chunks of one run go that is executed as a stream."""
+    """Where the chunks of a run that is executed as a stream go."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -145,7 +145,7 @@ class Run(SharedLockFuture[StreamMessage]):
     """
 
     # These are in the class, so that other runs do without.
-    # Of a run that streams. Written once, before the run is handed over.
+    # Where its chunks go, if it streams. Written once, before the run is handed over.
     sink: ChunkSink | None = None
     # Why it had to end: for another message of its thread, or because its bridge drains. Written
     # once, on the loop's thread.
@@ -166,7 +166,7 @@ class Run(SharedLockFuture[StreamMessage]):
     at_breakpoint = False
     # Whether a result of the same bridge led to it. Written before its hand-over.
     downstream = False
-    # For a run that is not handed over yet: tells what has to end, or go on, before. Any thread.
+    # Of a run that is not handed over yet: returns what has to end, or go on, before. Any thread.
     withheld_by: Callable[[Run], Iterable[Waiter]] | None = None
     # Whether a run made in its context was cancelled. Any thread; never reset.
     child_cancelled = False
@@ -175,29 +175,31 @@ class Run(SharedLockFuture[StreamMessage]):
     expired: TimeLimit | None = None
     # Confined to the loop: the nodes in which it was then.
     expired_in: str | None = None
-    # Confined to the loop: the timer of its attempt; its own time-out, not that of a child run.
+    # Confined to the loop: the timer of its attempt; and the error with which it has timed out, to
+    # tell that from one of another run.
     timer: asyncio.TimerHandle | None = None
     timeout_error: BaseException | None = None
-    # Whether its loop ended it, by ending itself; whether it ever used a worker thread.
+    # Whether it ended because its loop did, or was paused, or because its bridge drains.
     cut_off = False
+    # Whether it ever used a worker thread.
     threaded = False
     # Of an answer that names no question: whether another run has used its thread since it was
     # given. Written under the lock, before that run's result can be seen; read at its start.
     overtaken = False
-    # Of a run with other limits than that of an attempt, confined to the loop, and after its end to
-    # what ends the run: the timers by limit.
+    # Of a run with other limits than that of an attempt: its timers, by limit. Confined to the
+    # loop; after the end of that, to the thread that ends the run.
     timers: dict[TimeLimit, asyncio.TimerHandle] | None = None
     # Ends an attempt that exceeds a limit for its chunks. Written at its start.
     overran: Callable[[Run, TimeLimit], None] | None = None
     # Why it was dropped after it had got room. Written once, under the lock of the bridge.
     rejection: RunDroppedError | None = None
-    # With rollback, on the loop's thread: the run for which the thread is to be what it was before
-    # this one; and why it could not be made that for this one.
+    # Confined to the loop: the run for which this one is rolled back; and why this one must not
+    # begin, as the run before it could not be rolled back, or the lease of its thread was lost.
     rolled_back_for: Run | None = None
     obstacle: BaseException | None = None
-    # With lanes, on the loop's thread: the lease of its thread, from when it asks for that on,
-    # which is removed under the lock, with the run of its scope; and that it was lost in the middle
-    # of the run. Read by the run's worker threads.
+    # With lanes: the lease of its thread, from the request for it on; and the error of a lease that
+    # was lost in the middle of the run. Written on the loop's thread, and read by the run's worker
+    # threads; the lease is removed under the lock, together with the run of its scope.
     lease: ThreadHold | None = None
     lane_lost: BaseException | None = None
 
@@ -217,7 +219,7 @@ class Run(SharedLockFuture[StreamMessage]):
         self.options = options
         self.context = context
         self.inbox = inbox  # that of its bridge
-        # What it has to itself while it runs. In most messages, the thread.
+        # Runs with the same lane take turns. Mostly the thread_id.
         self.lane = options.lane if message.thread_id is None else message.thread_id
         # The unfinished run in whose context this one was made. Removed when this one has ended, by
         # the thread that takes it out of the registry: others read it once.
@@ -235,7 +237,7 @@ class Run(SharedLockFuture[StreamMessage]):
         self.scope: RunScope | None = None
         self.task: asyncio.Task[None] | None = None
         self.executor: Executor | None = None  # of its bridge, from its start on
-        # Its making; from its start on, that.
+        # When it began; before that, when it was made, if it has limits to wait within.
         self.since = inbox.clock.now() if options.timed else 0.0
 
     def cancel(self) -> bool:
@@ -368,7 +370,7 @@ class Run(SharedLockFuture[StreamMessage]):
         """See `deadlocks.Waiter`. Any thread; never blocks."""
         return
 
-    # -- for the engine ------------------------------------------------------------------------
+    # -- for the rest of the bridge --------------------------------------------------------------
 
     def unanswered(
         self, status: Status, error: BaseException | None = None, duration: float | None = None
@@ -381,7 +383,7 @@ class Run(SharedLockFuture[StreamMessage]):
         return answer_to(self.message, status, None, error, duration)
 
     def begin_attempt(self) -> None:
-        """Give it its time again. On the loop."""
+        """Count an attempt, whose time begins anew. On the loop."""
         self.attempts += 1
         self.expired = self.expired_in = None
 

@@ -1,4 +1,4 @@
-"""RunRegistry: the registry of a bridge, whose engine reports when a run has ended.
+"""RunRegistry: the registry of a bridge, which is told when a run has ended.
 
 What breaks if it watched futures, as `TaskRegistry.add` does: a future is resolved as soon as its
 run is cancelled, while the coroutine and its threads continue. A cleanup is a sweep, during which

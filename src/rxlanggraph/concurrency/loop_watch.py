@@ -96,8 +96,8 @@ class LoopWatch:
         self._is_busy = is_busy
         self._on_blocked = on_blocked
         # A leaf, with an RLock: a signal handler may enter in the loop's thread. Guards the rest,
-        # but that `wake` reads `_awake` without it: what is busy has become so under another lock,
-        # which `is_busy` takes after `_awake` was set to False. So one of the two sees the other.
+        # but that `wake` reads `_awake` without it: work arrives under another lock, and `is_busy`
+        # takes that after `_awake` was set to False. So one of the two sees the other.
         self._changed = threading.Condition(fork_safe_rlock())
         self._awake = False
         self._stopping = False
@@ -212,16 +212,16 @@ class LoopWatch:
             self._changed.notify_all()
 
     def _name_what_blocks(self) -> None:
-        ident = self._thread_id()
         with self._changed:
             posted = self._posted
-        frame = frame_of(ident)
-        if posted is not None and not interpreter.can_look_into(None):
-            self._name_task(posted)
-        if frame is None or posted is None:
+        if posted is None:
             return
-        blocking = _blocking(frame)
-        if blocking is None:
+        if not interpreter.can_look_into(None):
+            self._name_task(posted)
+            return
+        frame = frame_of(self._thread_id())
+        blocking = None if frame is None else _blocking(frame)
+        if frame is None or blocking is None:
             return
         code = blocking.f_code
         place = (code.co_filename, code.co_qualname)
@@ -236,7 +236,7 @@ class LoopWatch:
     def _name_task(self, posted: float) -> None:
         """Name the task that blocks the loop, where its stack cannot be read.
 
-        A callback that is not a task's is not named: it looks like a loop that gets no processor.
+        Other callbacks are not named: they cannot be told from a loop that gets no processor.
         """
         loop = self._loop()
         task = None if loop is None else asyncio.current_task(loop)

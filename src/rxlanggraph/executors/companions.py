@@ -23,9 +23,9 @@ class Link(Protocol):
     """Pickles what is told."""
 
     def tell(self, what: Any) -> None:
-        """Have `Companion.hear` called. Any thread; never blocks; nothing, once the call is over.
+        """Have `Companion.hear` called. Any thread; never blocks; no effect once the call is over.
 
-        What is told from one thread arrives in its order, and before the end of the call.
+        What one thread tells arrives in that order, and before the end of the call.
         """
 
     def is_inside(self) -> bool:
@@ -33,7 +33,7 @@ class Link(Protocol):
 
 
 class Counterpart(Protocol):
-    """The side of the worker, where it is another object for each call. Has to be picklable."""
+    """The side of the worker: a picklable object, of which each call has its own copy."""
 
     def enter(self, link: Link, graph: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Begin, in the context of the call, on its loop.
@@ -72,7 +72,7 @@ class Companion(Protocol):
 
 
 NewCompanion: TypeAlias = "Callable[[Callable[[Any], None]], Companion]"
-"""Makes the companion of a call, of a function that tells its counterpart something."""
+"""Makes the companion of a call, given a function that tells its counterpart something."""
 
 accompanying: ContextVar[Sequence[NewCompanion]] = ContextVar("rxlanggraph_companions", default=())
 """What accompanies the calls of a graph that are made in this context, in the order of `enter`."""

@@ -60,7 +60,7 @@ class _HostedCall:
             self.idle.set()
 
     def cancel(self) -> None:
-        # A task that has not taken its first step would end without a word.
+        # Not a task before its first step, which would end without an event.
         self.cancelled = True
         for each in self.companions:
             each.cancel()

@@ -124,7 +124,7 @@ class _Bare:
     """Pickled in the place of an exception whose class cannot be called with its ``args`` alone.
 
     The clients of providers have such, with a status and headers, by which it is decided whether
-    another attempt is worth it. Of its attributes, those come along that can be pickled.
+    another attempt is worth it. Those of its attributes that can be pickled come along.
     """
 
     def __init__(self, error: BaseException, dumps: Dumps) -> None:

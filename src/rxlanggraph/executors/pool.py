@@ -303,7 +303,11 @@ class WorkerPool:
         sides = [each.counterpart for each in call.companions]
         streams = woken is not None
         asked = RemoteCall(path, streams, arguments, options, self._carried(), sides)
-        call.data = dump_call(asked, self._cluster.dumps)
+        try:
+            call.data = dump_call(asked, self._cluster.dumps)
+        except BaseException:
+            call.settle("cancelled", None)  # for its companions
+            raise
         self._waiting[call.key] = call
         if len(self._seats) + self._starting < self._size and self._pause is None:
             self._fill()

@@ -212,7 +212,7 @@ def ticket_for(
 
 
 def _count(call: ModelCall) -> int:
-    from langchain_core.messages.utils import (  # noqa: PLC0415 - slow to import, and imported by now
+    from langchain_core.messages.utils import (  # noqa: PLC0415 - slow to import; loaded by now
         count_tokens_approximately,
     )
 

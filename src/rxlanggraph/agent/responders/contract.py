@@ -78,14 +78,18 @@ class Responder(Protocol):
         """Answer the question. On the loop of the run; can be cancelled."""
 
     async def begin_anew(self, asked: Question) -> None:
-        """Reset the responder's own memory, because the ending run has reset the agent's."""
+        """Reset the responder's own memory, as the run, which is ending, has reset the agent's."""
 
     async def forget(self, thread_id: str) -> None:
         """Delete the responder's own memory of ``thread_id``."""
 
 
 def check_calls(reply: BaseMessage) -> None:
-    """Refuse an answer with tool calls: an agent makes none, and some cannot be parsed."""
+    """Refuse an answer with tool calls: an agent makes none, and some cannot be parsed.
+
+    Raises:
+        AgentError: It has some.
+    """
     if not isinstance(reply, AIMessage):
         return
     if reply.invalid_tool_calls:
@@ -106,7 +110,11 @@ def check_calls(reply: BaseMessage) -> None:
 
 
 def check_text(reply: Message) -> None:
-    """Refuse text that cannot be encoded: models would reject the conversation ever after."""
+    """Refuse text that cannot be encoded: models would reject the conversation ever after.
+
+    Raises:
+        AgentError: It cannot.
+    """
     parts = [reply.content] if isinstance(reply.content, str) else reply.content
     for part in parts:
         text = part if isinstance(part, str) else part.get("text")

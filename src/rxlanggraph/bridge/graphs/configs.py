@@ -22,7 +22,7 @@ __all__ = [
     "config_for",
     "configs_of_attempts",
     "configurable_of",
-    "context_of_its_own",
+    "context_for_run",
     "layers_of",
     "lending_saver",
     "one_thread",
@@ -128,7 +128,7 @@ def lending_saver(config: Config, saver: Any) -> Config:
     return {**config, "configurable": configurable}
 
 
-def context_of_its_own() -> Context:
+def context_for_run() -> Context:
     """Return a copy of the caller's context for a run without a parent run. Any thread.
 
     It has every context variable except the config that LangChain hands down to what a node calls.

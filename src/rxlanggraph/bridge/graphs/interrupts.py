@@ -76,7 +76,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Refusal(BaseException):
-    """Leaves the run of a message that its thread refuses; the engine alone catches it.
+    """Raised in the place of an attempt: a message is refused by its thread, or not begun.
 
     Not an `Exception`, so that no retry policy is asked about it.
 

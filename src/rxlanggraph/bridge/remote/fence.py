@@ -1,9 +1,9 @@
 """The fence of a run in a worker process: its saver refuses what comes after its lease.
 
-The lease of the thread is held, and renewed, in the driver. The worker asks how long it lasts
-before it writes, and counts that time from when it has asked: so what it believes ends before the
-lease does, however long the answer takes. It asks again once that time is over. A worker that was
-suspended finds it over; one whose driver does not answer writes nothing.
+The lease of the thread is held, and renewed, in the driver. Before the worker writes, it asks how
+much time is left, and counts it from the moment of asking. So its count ends before the lease does,
+however long the answer takes; then it asks again. A worker that was suspended finds the time over;
+one whose driver does not answer writes nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FenceHere:
         self.counterpart = FenceThere(scope.run.thread_id)
 
     def hear(self, what: Any) -> None:
-        """Answer."""
+        """Tell how long the lease lasts."""
         self._tell(self._lease.remaining)
 
     def end(self) -> None:

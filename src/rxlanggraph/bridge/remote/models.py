@@ -1,10 +1,10 @@
 """The model calls of a run in a worker process: they wait in the driver, and are counted there.
 
-A call asks the driver before it is made, and tells how it has ended. So there is one limit for all
-workers, in one queue, and its places, pauses and figures are those of a run in this process. What
-that costs is a message there and back, which is little beside a call of a model. Workers that
-shared the limits through a state would each wait in a queue of their own, and adapt to refusals by
-themselves; and a limit without a state would be none.
+A call asks the driver before it is made, and tells it how it has ended. So all workers share one
+queue and one limit, with the places, pauses and figures that runs in the driver's process have. The
+price is a message there and back, which is little beside a call of a model. If the workers shared
+the limits through a state instead, each would have its own queue and adapt to refusals by itself,
+and without a state there would be no limit at all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import math
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import Context
 from time import monotonic
 from time import time as seconds_since_epoch
@@ -50,7 +51,7 @@ class ModelsHere:
         self._clock = scope.run.clock
         self._rules = rules
         self._tell = tell
-        # By the number that the worker has given it: calls that wait, and those that may go.
+        # By the numbers that the worker gives them: calls that wait, and those that were let go.
         self._waiting: dict[int, asyncio.Task[None]] = {}
         self._open: dict[int, tuple[ModelGate, Ticket]] = {}
         limits = rules.limits is not None
@@ -120,7 +121,7 @@ class ModelsHere:
         self._tell((number, 0.0, dump_error(error, pickle.dumps)))
 
     def end(self) -> None:
-        """Give everything back that the call has not: its worker may be lost."""
+        """Give back what the call has not given back itself: its worker may be lost."""
         waiting, self._waiting = self._waiting, {}
         for task in waiting.values():
             task.cancel()
@@ -171,11 +172,11 @@ class ModelsThere:
         self._calls.abandon()
 
     def leave(self) -> None:
-        """End what has not told its end."""
+        """End the model calls that have not ended."""
         self._calls.end()
 
 
-# Which message it is, the driver knows.
+# The driver knows the message.
 _ELSEWHERE = StreamMessage(None)
 
 
@@ -217,7 +218,7 @@ class _AskedLimits:
             self._numbers += 1
             return _AskedGate(self, self._numbers, call)
 
-    def wait_for(self, gate: _AskedGate) -> None:
+    def expect(self, gate: _AskedGate) -> None:
         with self.lock:
             self._gates[gate.number] = gate
 
@@ -249,35 +250,32 @@ class _AskedGate:
     # -- waiting -----------------------------------------------------------------------------------
 
     async def enter_async(self, ticket: Ticket, wait: OnLoop) -> None:
-        self._ask(ticket)
-        try:
+        with self._asking(ticket):
             while not self._may_go(ticket):
                 await wait.wait(math.inf)
-        except BaseException:
-            self.leave(ticket)
-            raise
-        finally:
-            self._limits.forget(self)
 
     def enter(self, ticket: Ticket, wait: InThread) -> None:
-        self._ask(ticket)
-        try:
+        with self._asking(ticket):
             while not self._may_go(ticket):
                 wait.wait(math.inf)
-        except BaseException:
-            self.leave(ticket)
-            raise
-        finally:
-            self._limits.forget(self)
 
     def enter_nowait(self, ticket: Ticket) -> None:
         self._tell("count", self._described, ticket.inner)
         ticket.open = True
 
-    def _ask(self, ticket: Ticket) -> None:
+    @contextmanager
+    def _asking(self, ticket: Ticket) -> Iterator[None]:
+        """Ask the driver; in the block, its answer is waited for."""
         self._ticket = ticket
-        self._limits.wait_for(self)
+        self._limits.expect(self)
         self._tell("ask", self._described, ticket.inner)
+        try:
+            yield
+        except BaseException:
+            self.leave(ticket)
+            raise
+        finally:
+            self._limits.forget(self)
 
     def _may_go(self, ticket: Ticket) -> bool:
         with self._limits.lock:

@@ -1,7 +1,7 @@
 """The nodes of a run in a worker process: told to hooks in the driver, in their order.
 
-Snapshots show them too, if a hook listens. They are not asked for: a snapshot is taken in any
-thread, and would wait for all workers.
+Snapshots show them too, if a hook listens to nodes. A snapshot does not ask the workers: it is
+taken in any thread, and would have to wait for all of them.
 """
 
 from __future__ import annotations

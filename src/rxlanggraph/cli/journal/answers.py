@@ -1,7 +1,7 @@
 """AnswerStore: from the results of runs to answers in the journal.
 
-Storing an answer costs a wait for the journal's disk and several threads. So each call takes as
-many answers as are waiting for it at that moment: one of a slow graph, hundreds of a quick one.
+Storing waits for the journal's disk, and crosses several threads. So each call takes all answers
+that are waiting at that moment: one of a slow graph, hundreds of a quick one.
 """
 
 from __future__ import annotations

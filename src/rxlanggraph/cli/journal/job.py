@@ -25,6 +25,7 @@ from functools import partial
 from rxlanggraph.bridge.internal import count_active, request_drain
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.factories import MadeGraph
+from rxlanggraph.cli.journal.line_runs import LineRuns
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor, progress_as_json
 from rxlanggraph.cli.journal.reader import Ingester, InputFile
@@ -126,11 +127,17 @@ class JournalJob:
         if options.live is not None:
             options.live.show(self._bridge, journal=self._progress)
         self._can_continue = can_continue(made.graph)
+        runs = LineRuns(
+            journal,
+            self._bridge,
+            made.graph,
+            can_continue=self._can_continue,
+            options=options,
+            run_log=run_log,
+        )
         self._workers = JournalWorkers(
             journal,
-            bridge=self._bridge,
-            graph=made.graph,
-            can_continue=self._can_continue,
+            runs,
             options=options,
             run_log=run_log,
             lease=sharing.lease,

@@ -36,7 +36,7 @@ class HeldLine(NamedTuple):
         claim: The claim.
         line: The line.
         since: When it was claimed, in the loop's time.
-        continued: Whether its run goes on where another one had been drained.
+        continued: Whether its run continues where an earlier one was drained.
     """
 
     claim: Claim
@@ -60,7 +60,7 @@ class LineRuns:
         run_log: Follows the runs of the bridge.
 
     Attributes:
-        prepares: Whether the journal has something to say about a line before it begins: `prepared`
+        prepares: Whether a line is looked up in the journal before it begins: use `prepared`
             instead of `message`.
     """
 
@@ -125,7 +125,7 @@ class LineRuns:
         return held, message
 
     async def _traced(self, message: StreamMessage, line: int, traces: RunTraces) -> StreamMessage:
-        """Keep the span of a first attempt, before it begins; return what names it to others."""
+        """Store the span of a first attempt before it begins; add it to the message of another."""
         own, key = traces.begin(message), trace_key(line)
         if own is None:
             return message
@@ -141,7 +141,7 @@ class LineRuns:
         return message.replace(metadata={**message.metadata, "traceparent": first})
 
     def abandon(self, message: StreamMessage) -> None:
-        """Do without a message that was `prepared`."""
+        """Drop a message that was `prepared`, and is not begun after all."""
         if self._traces is not None:
             self._traces.abandon(message)
 

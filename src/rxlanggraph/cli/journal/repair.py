@@ -1,7 +1,8 @@
 """OutputRepair: the valid records at the beginning of the outputs, and nothing behind them.
 
-The longest prefix of each output stays in which each record is complete, of this run, consistent
-with the journal, in its place and not a duplicate. The rest is cut off, to be written again.
+Of each output, the longest prefix is kept in which each record is complete, belongs to this run,
+agrees with the journal, is in its place and is no duplicate. The rest is cut off, to be written
+again.
 """
 
 from __future__ import annotations

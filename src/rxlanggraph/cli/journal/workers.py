@@ -1,11 +1,11 @@
-"""JournalWorkers: from tasks of the journal to answers in it: claimed, run, completed.
+"""JournalWorkers: claims tasks of the journal, and has them run and their answers stored.
 
 Everything is confined to the loop of the journal's state. The graphs run on the loop of the bridge:
 a graph that blocks its loop must not cost the other runs their leases.
 
-A claim costs a wait for the journal's disk and several threads. So each call takes as many lines as
-there is room for at that moment: one of a slow graph, hundreds of a quick one. Lines are claimed
-ahead of the runs only as far as the rate of answers shows that they begin soon:
+A claim waits for the journal's disk, and crosses several threads. So each call takes as many lines
+as there is room for at that moment: one for a slow graph, hundreds for a quick one. Lines are
+claimed ahead of the runs only as far as the rate of answers shows that they will begin soon:
 
     held     claimed, and neither answered nor given back yet: ahead, running, or to be stored
     ahead    claimed, and not begun: no more than were answered lately in a tenth of a second
@@ -24,7 +24,7 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph import StreamMessage
 from rxlanggraph.cli.journal.answers import Answer, AnswerStore
 from rxlanggraph.cli.journal.line_runs import HeldLine, LineRuns
 from rxlanggraph.cli.journal.model import QUEUE, drained_key, line_from
@@ -73,8 +73,8 @@ class _Claims:
         self._options = options
         self._lease = lease
         self._worker = f"{socket.gethostname()}:{os.getpid()}"
-        # A line that was ahead when the process died has lost an attempt: it needs another one.
-        # With a rate one at a time.
+        # If the process dies, a line that is ahead loses an attempt: it needs another one. With a
+        # rate, lines are claimed one at a time.
         self._max_ahead = _MAX_AHEAD if max_attempts > 1 and options.rate is None else 0
         # How many may be ahead, and the answers since that was decided.
         self._allowed = 0
@@ -164,11 +164,9 @@ class JournalWorkers:
 
     Args:
         journal: The journal with the tasks.
-        bridge: The bridge that runs the graph.
-        graph: The graph that answers each message.
-        can_continue: Whether its runs may be stopped, and go on later.
+        runs: The runs of its lines.
         options: The options of the runs.
-        run_log: Follows the runs of the bridge, and makes their records.
+        run_log: Makes the records of the runs.
         lease: Seconds without a sign of life after which a worker loses its message.
         max_attempts: Worker crashes before a message is dead-lettered.
         on_answer: Called on the loop for each message answered here, with the number of its line,
@@ -178,10 +176,8 @@ class JournalWorkers:
     def __init__(
         self,
         journal: OpenJournal,
+        runs: LineRuns,
         *,
-        bridge: RxPyLangGraphBridge,
-        graph: Any,
-        can_continue: bool,
         options: JobOptions,
         run_log: RunLog,
         lease: float,
@@ -192,9 +188,7 @@ class JournalWorkers:
         self._retry = journal.retry.acall
         self._on_answer = on_answer
         self._claims = _Claims(journal, options, lease, max_attempts)
-        self._runs = LineRuns(
-            journal, bridge, graph, can_continue=can_continue, options=options, run_log=run_log
-        )
+        self._runs = runs
         self._answers = AnswerStore(
             journal,
             run_log=run_log,

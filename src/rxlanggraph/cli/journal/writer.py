@@ -124,8 +124,8 @@ class JournalWriter:
     def note_answered(self, line: int, result: LineResult) -> None:
         """Report that this process has answered a line, and the answer is in the journal.
 
-        Any thread; never blocks. Few and short results are kept here: so a writer that is held up,
-        by a pipe or a lock, takes no more and more memory.
+        Any thread; never blocks. Only few and short results are kept here, so that a writer that is
+        held up, by a pipe or a lock, does not fill the memory.
         """
         is_kept = len(self._reported) < _WINDOW and len(result.text) <= _REPORTED_CHARACTERS
         self._reported.append((line, result if is_kept else None))
@@ -185,7 +185,7 @@ class JournalWriter:
     # -- writing the missing records ---------------------------------------------------------
 
     def _copy(self) -> bool:
-        """Write the missing records; return whether none is missing any more."""
+        """Write the missing records; return whether all are written."""
         self._window, self._unread, self._ready = {}, {}, {}
         self._due.clear()
         source = self._input.open()
@@ -286,7 +286,7 @@ class JournalWriter:
         ending = self._ending.is_set()
         if not ending and (progress is self._searched or not self._lacks(progress)):
             return 0
-        found, size, numbers = 0, min(_FIRST_CHUNK, _CHUNK), iter(list(self._unread))
+        found, size, numbers = 0, _FIRST_CHUNK, iter(list(self._unread))
         while chunk := list(islice(numbers, size)):
             results = self._read(chunk, any_failed=ending or self._last_progress.stats.dead > 0)
             found += results

@@ -1,4 +1,4 @@
-"""RunLog: follows the runs of a job, for the log and for their records: which attempts failed.
+"""RunLog: follows the runs of a job, for its log and for the records of their results.
 
 Hooks cost every run some time, so they are added only where they are needed.
 """
