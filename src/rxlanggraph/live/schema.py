@@ -243,7 +243,7 @@ class Snapshot(TypedDict):
     """All that the page shows, at one moment.
 
     Attributes:
-        version: `VERSION`.
+        version: The version of this schema: 1.
         kind: What it shows. That of a journal has only ``journal``, ``counts``, ``history`` and
             ``failures``; other lists are empty.
         name: The name of the bridge, or of the journal.
