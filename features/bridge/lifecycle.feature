@@ -77,6 +77,11 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     Then every run has ended, and 1 was cancelled
     And nothing is raised, and its threads end
 
+  Scenario: close waits for a run that has its result and is about to leave, also if it drains nothing
+    Given an open bridge on its own loop
+    When a hook holds up the end of a run, and the bridge is closed with 0 s to drain
+    Then the report has no stuck run
+
   Scenario Outline: By default <method> gives runs 5 s to end, and 5 s more when they are cancelled
     Then <method> has timeout=5.0 and cancel_timeout=5.0
 

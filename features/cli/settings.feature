@@ -109,6 +109,35 @@ Feature: Options come from the command line, the environment or a settings file,
     Then the exit status is 2
     And standard error says "RXLANGGRAPH_RUN_RETRIES"
 
+  Scenario Outline: A variable is named after its option: <variable>
+    Given the environment variable "<variable>" is "nonsense"
+    When I run "rxlanggraph <command>"
+    Then the exit status is 2
+    And standard error says "is from the environment variable <variable>"
+
+    Examples:
+      | variable                       | command                                |
+      | RXLANGGRAPH_DEMO_MESSAGES      | demo                                   |
+      | RXLANGGRAPH_STATE_JOURNAL      | state store.sqlite queues              |
+      | RXLANGGRAPH_STATE_PURGE_STATE  | state store.sqlite purge q             |
+
+  Scenario: A variable with the version of an image is not taken for --version
+    Given the environment variable "RXLANGGRAPH_VERSION" is "0.1.0-slim"
+    When I run "rxlanggraph completion bash"
+    Then the exit status is 0
+
+  Scenario: A variable that sets no option of the command is named, and stops nothing
+    Given the environment variable "RXLANGGRAPH_RUN_MAX_CONCURENCY" is "4"
+    And the environment variable "RXLANGGRAPH_RUN_SERVICE_HOST" is "10.0.0.1"
+    And the environment variable "RXLANGGRAPH_STATE_NAMESPCE" is "other"
+    When I run "rxlanggraph run graphs.py:divide"
+    Then the exit status is 1
+    And standard error is
+      """
+      rxlanggraph: RXLANGGRAPH_RUN_MAX_CONCURENCY is not the variable of an option of 'run'; did you mean RXLANGGRAPH_RUN_MAX_CONCURRENCY?
+      rxlanggraph: RXLANGGRAPH_RUN_SERVICE_HOST is not the variable of an option of 'run'
+      """
+
   Scenario Outline: Completion for <shell> prints a script
     When I run "rxlanggraph completion <shell>"
     Then the exit status is 0

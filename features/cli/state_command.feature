@@ -229,6 +229,29 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
     Then the exit status is 2
     And standard error says "store.db is not a journal"
 
+  Scenario: Without --journal, a journal is named as one, beside the table of an empty store
+    Given a journal of the first version, with two failed lines
+    When I run "rxlanggraph state --journal run.db migrate"
+    And I run "rxlanggraph state run.db queues"
+    Then the exit status is 0
+    And standard error says "run.db is a journal, which is shown with --journal before it"
+
+  Scenario Outline: Without --journal, a journal in <backend> is named as one
+    Given a store in <backend> that has nothing but a journal
+    When "rxlanggraph state URL queues" is run there
+    Then the exit status is <status>
+    And standard error says "is a journal, which is shown with --journal before it"
+
+    @postgresql
+    Examples:
+      | backend    | status |
+      | PostgreSQL | 0      |
+
+    @valkey
+    Examples: there are no tables, so nothing of that namespace
+      | backend | status |
+      | Valkey  | 2      |
+
   Scenario Outline: An option of the store behind its URL is refused with a remedy: <option>
     Given an empty folder
     And a store with a task in the file "store.db" there

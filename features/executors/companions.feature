@@ -75,6 +75,11 @@ Feature: Hooks, limits, usage and lanes of a bridge apply to graphs in worker pr
     When a message is sent
     Then nothing has accompanied it
 
+  Scenario: A config to which no callbacks can be added fails its run, as without an executor
+    Given a bridge that counts usage, for the graph "asking" of models with 1 workers in this process
+    When a message whose callbacks are no list is sent, and a hook listens to nodes
+    Then TypeError is raised, which says "must be an iterable"
+
   # -- limits ------------------------------------------------------------------------------------
 
   Scenario Outline: Calls of models are limited over all workers, in one queue: <graph>
@@ -121,10 +126,48 @@ Feature: Hooks, limits, usage and lanes of a bridge apply to graphs in worker pr
     When messages with the numbers 0 and 1 call the model
     Then the first one has its result, and the other one has the KeyError of the key
 
+  Scenario Outline: What the functions of limits do wrong is the error of the run: <what>
+    Given a bridge whose limits have <what>, for the graph "<graph>" of models with 1 workers in this process
+    When a message calls the model in vain
+    Then <error> is raised, which says "<words>"
+
+    Examples:
+      | what                               | graph              | error                | words                         |
+      | a key that raises a CancelledError | asking             | NodeCancelledError   | raised asyncio.CancelledError |
+      | a key that raises an OSError       | asking_on_the_loop | RunError             | no key                        |
+      | a time that raises an error        | asking             | OSError              | no clock                      |
+      | a time that returns nothing        | asking             | InvalidArgumentError | what time returns must be a number of seconds |
+
+  Scenario: An error of the limits is pickled as all that goes to workers
+    Given a bridge whose limits have a key that raises an error of its program, for the graph "asking" of models with 1 workers in this process
+    And its executor can pickle that error
+    When a message calls the model in vain
+    Then ProgramError is raised, which says "no key for it"
+
+  Scenario: A call that a node leaves behind does not wait for an answer that never comes
+    Given a bridge that counts usage and allows 1 calls at once, for a graph that leaves a call behind, with a worker in this process
+    When a message is sent, and the call is made after its end
+    Then the call is cancelled
+
+  Scenario: A call that waits in a thread is made no more when another node has failed
+    Given a host of a graph of two sync nodes, of which one calls a model
+    When that call waits for the limits, and the other node fails
+    Then the call of the graph has ended with an error, and the model was not called
+
   Scenario: A call of which not all parameters can be pickled is described by the others
     Given a bridge whose limits have a key that notes the parameters, for the graph "asking_with_a_tool" of models with 1 workers in this process
     When a message calls the model
     Then the key was given the parameter "temperature", and not the parameter "tool"
+
+  Scenario: A call whose messages cannot be pickled fails with the reason
+    Given a bridge that counts usage and allows 1 calls at once, for the graph "asking_with_a_lock" of models with 1 workers in this process
+    When a message calls the model in vain
+    Then InvalidTypeError is raised, which says "the messages to a model cannot be sent to its limits"
+
+  Scenario: A call whose parameter takes long to pickle holds up no other call
+    Given a bridge with limits, for a graph of two calls, of which one is pickled after the answer of the other
+    When a message is sent to it
+    Then both calls are made
 
   # -- lanes -------------------------------------------------------------------------------------
 

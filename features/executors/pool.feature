@@ -98,10 +98,16 @@ Feature: What is common to executors, whatever starts their workers
     When a message is sent
     Then WorkerLostError is raised, which says "left calls without an answer"
 
-  Scenario: A result that cannot be read here fails its own run
+  Scenario Outline: A result that cannot be read here, as that raises <error>, fails its own run
     Given a bridge for the graph "unreadable" with 1 workers in this process
-    When messages with the numbers 0 and 1 are sent
+    When messages with the numbers 0 and <number> are sent
     Then the first has its result, and the other fails with RunError, which says "cannot be read here: not in this process"
+
+    Examples:
+      | number | error          |
+      | 1      | ValueError     |
+      | 2      | CancelledError |
+      | 3      | SystemExit     |
 
   Scenario: A chunk that cannot be read here fails its run, which ends in its worker
     Given a bridge for the graph "talking_unreadably" with 1 workers in this process
@@ -120,6 +126,13 @@ Feature: What is common to executors, whatever starts their workers
       | 1      | ValueError | the second one                 |
       | 2      | OwnError   | one and two, the second being two |
       | 3      | RunError   | LookupError (which cannot be pickled): ('not to be sent', |
+      | 4      | ComparedError | not to be compared          |
+      | 5      | ExceptionGroup | two of them (2 sub-exceptions) |
+
+  Scenario: A plain function that raises StopIteration fails its run, as without an executor
+    Given a bridge for the graph "stopping" with 1 workers in this process
+    When a message is sent
+    Then RuntimeError is raised, which says "raised StopIteration"
 
   Scenario: Workers that cannot be ended are logged, and the bridge is closed
     Given a bridge for the graph "plain" with 1 workers in this process
@@ -154,6 +167,16 @@ Feature: What is common to executors, whatever starts their workers
     Given a host of a sync function that waits
     When a call of it is cancelled before it arrives
     Then the call is cancelled, and the function was not called
+
+  Scenario: Of a batch that is cancelled before it has arrived, however large it is, no call begins
+    Given a host of a sync function that waits, for 11000 calls
+    When a batch of 11000 calls is cancelled before it arrives
+    Then all 11000 calls are cancelled, and the function was not called
+
+  Scenario: A call that is cancelled again and again while its graph saves has ended
+    Given a host of a graph whose saver waits
+    When a call of it is cancelled while it saves, again and again
+    Then the call has ended as cancelled
 
   Scenario: A host that is closed cancels its calls
     Given a host of a graph that meets

@@ -87,7 +87,7 @@ Feature: The package keeps to its map
         iter_locks iter_results iter_tasks lock purge queues requeue results safe_update set
         set_if_not_exists stats task transact transaction watch
       Lease: check lost remaining
-      Claim: complete extend fail lost release
+      Claim: complete extend fail item lost release
       StateActor: aclose ask close send state states
       """
     And those of an open state are these, and no others

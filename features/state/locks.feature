@@ -129,6 +129,7 @@ Feature: A lock has one holder, which learns when it is lost, and can then do no
       | while another process has it          |
       | inside                                |
       | while it gives it back                |
+      | three times while it gives it back    |
 
   Scenario: Waiting for a lock raises when the state is closed
     Given a lock with a time to live of 3 seconds

@@ -91,6 +91,12 @@ Feature: Periodic tasks are added once for each due time, and old tasks purged, 
       | Europe/Rome         | 30 2 * * *  | 2026-10-23 12:00 | 2026-10-25 01:10 | 2026-10-25 00:30 |
       | Australia/Lord_Howe | 0 */2 * * * | 2026-04-04 10:00 | 2026-04-04 16:56 | 2026-04-04 13:00 |
 
+  Scenario: A leader whose clock was years ahead has its successors say until when they add nothing
+    Given a task that is due by "0 0 1 1 *" in UTC
+    When a scheduler runs at 2036-01-01 00:00, and the next one at 2026-01-01 00:00, by UTC
+    Then 1 warnings were logged, which say "adds nothing until 2036-01-01T00:00:00Z"
+    And once its key is deleted, as they say, a scheduler at 2026-12-31 23:59:55 adds a task
+
   # -- retention -----------------------------------------------------------------------------------
 
   Scenario: The leader purges what retention lets go, the others nothing

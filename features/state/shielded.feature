@@ -9,6 +9,14 @@ Feature: A cancelled call has no effect: it runs to its end, and is undone, howe
       | once      |
       | 10 times  |
 
+  Scenario: What a call does soon after its caller was cancelled twice is undone
+    When a shielded call is cancelled twice before it is done
+    Then in this order: done, undone, raised; its caller has CancelledError, and no task is left
+
+  Scenario: What a call does soon after a scope of anyio was cancelled is undone
+    When a shielded call is in a scope of anyio that is cancelled before it is done
+    Then in this order: done, undone, raised, left; its caller has NoneType, and no task is left
+
   Scenario: A call that is cancelled itself is waited for, however often its caller is cancelled
     When the caller of a shielded call is cancelled four times while that cleans up
     Then in this order: told 3 times, raised; its caller has CancelledError, and no task is left

@@ -396,21 +396,25 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     When "a" was claimed, then one task with a full search, "a" is given back, and claims go on
     Then what was claimed is "b", "c", after the next full search "a", "d", "e", and nothing
 
+  @postgresql
   Scenario: A task that fell due long ago, and was not visible until now, is claimed after the next full search
     Given an empty store in PostgreSQL
     When a task turns up that fell due an hour ago, before all others, right after a full search
     Then claims return another one at first, and this one after a quarter of a second
 
+  @postgresql
   Scenario: Concurrent claims find the same tasks as a single one
     Given an empty store in PostgreSQL
     When 4 workers claim 2 tasks and one that fell due an hour ago, and was not seen by the last full search
     Then each of the 3 was claimed once
 
+  @postgresql
   Scenario: Claimed tasks are handed out, though the search for more gets no answer
     Given an empty store in PostgreSQL
     When 4 workers claim 2 tasks at the same time, and the server does not answer to the search for more
     Then 2 have a task each, and 2 are told that the server is away
 
+  @postgresql
   Scenario Outline: A state does not take another queue for its own if its tables were <made anew>
     Given an empty store in PostgreSQL
     When a queue is used, its tables are <made anew>, and another namespace is the first to use them
@@ -422,6 +426,7 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
       | emptied, numbers too    |
       | dropped, and made again |
 
+  @postgresql
   Scenario Outline: A write <of whom> that the server ends to resolve a deadlock is repeated
     Given an empty store in PostgreSQL
     When <who> and another client write two keys in opposite orders, each holding one

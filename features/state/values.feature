@@ -312,6 +312,11 @@ Feature: Values that agents share are never lost, never stale, and always JSON
       | two halves of one character     |
       | an object with a broken repr    |
 
+  Scenario: The deepest list that can be added can be read where less of the stack is left
+    Given a shared state
+    When the deepest list that is accepted is added to a queue, and its claim is read 50 calls down
+    Then it is equal to what was added
+
   Scenario: Values are copied on their way
     Given a shared state
     When a value is changed after it was set, and after it was got

@@ -99,6 +99,11 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
       | in its block     |
       | as it says so    |
 
+  Scenario: An item that cannot be decoded fails its own attempt, not that of the item before it
+    Given an item in a queue
+    When another program adds one that is nested 100,000 deep, and both are claimed in one step
+    Then the first one is complete, and the second one waits for its next attempt
+
   Scenario: A slow worker whose item was not claimed again completes it all the same
     Given an item in a queue
     When its worker stands still past its lease, and completes it
@@ -284,6 +289,11 @@ Feature: Work is added once, claimed by one worker at a time, and completed exac
     Then StateClosedError is raised at once
 
   # -- what is known -------------------------------------------------------------------------------
+
+  Scenario: A task is not younger than new, though the clock of the server was set back
+    Given an item in a queue
+    When the clock of the server is set back by an hour
+    Then the age of the task is 0
 
   Scenario: Statistics, results and claims show the state of a queue
     Given a queue with items in every state

@@ -12,10 +12,12 @@ from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph import LoopUnavailableError, RxPyLangGraphBridge
+from rxlanggraph.hooks import Hooks, RunEnded
 from support.bridge.bridges import make_bridge, send
+from support.concurrency.patching import patch
 from support.concurrency.raising import error_of
 from support.concurrency.tasks import end_tasks_and_close, in_thread
-from support.concurrency.waiting import LIMIT, in_threads, thread
+from support.concurrency.waiting import LIMIT, Gate, in_threads, thread
 
 
 def threads_of(context: Context) -> list[threading.Thread]:
@@ -69,6 +71,41 @@ def step_a_message_is_sent_through_a_bridge_that_adopts_a_loop(
 def step_closing_that_bridge_works(context: Context) -> None:
     assert context.bridge.close().stuck == ()
     assert context.bridge.statistics().submitted == 0
+
+
+class HeldUp(Hooks):
+    """Holds up the end of a run until the gate is open."""
+
+    def __init__(self) -> None:
+        self.inside, self.gate = Gate(), Gate()
+
+    def on_ended(self, event: RunEnded) -> None:
+        self.inside.open()
+        self.gate.wait()
+
+
+@when("a hook holds up the end of a run, and the bridge is closed with 0 s to drain")
+def step_a_hook_holds_up_the_end_of_a_run(context: Context) -> None:
+    hooks = HeldUp()
+    context.add_cleanup(hooks.gate.open)
+    context.bridge.add_hooks(hooks)
+    registry = type(context.bridge.registry)
+    wait_idle = registry.wait_idle
+
+    def noted(self: Any, timeout: float | None = None) -> bool:
+        if timeout is None or timeout > 0:
+            hooks.gate.open()
+        return wait_idle(self, timeout)
+
+    patch(context, registry, "wait_idle", noted)
+    context.bridge.create_future_task(lambda content: content, 1)
+    hooks.inside.wait()
+    context.report = context.bridge.close(0, cancel_timeout=LIMIT)
+
+
+@then("the report has no stuck run")
+def step_the_report_has_no_stuck_run(context: Context) -> None:
+    assert context.report.stuck == (), context.report
 
 
 # -- leaving ---------------------------------------------------------------------------------------

@@ -313,6 +313,11 @@ def step_standard_error_is_empty(context: Context) -> None:
     assert not context.ended.err, context.ended.err
 
 
+@then("standard error is")
+def step_standard_error_is(context: Context) -> None:
+    assert context.ended.err.rstrip() == context.text, context.ended.err
+
+
 @then("standard error has no traceback")
 def step_standard_error_has_no_traceback(context: Context) -> None:
     assert "Traceback" not in context.ended.err, context.ended.err

@@ -13,6 +13,8 @@ from unittest import mock
 from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph.cli.journal.location import NAMESPACE
+from rxlanggraph.cli.journal.model import RUN
 from rxlanggraph.state import QueueStats, open_state
 from support.cli import command
 from support.concurrency.tasks import run
@@ -124,6 +126,17 @@ def step_a_store_with_a_task_in_the_file_name_there(context: Context, name: str)
             await state.add_tasks("q", [1])
 
     run(fill_it())
+
+
+@given("a store in {backend} that has nothing but a journal")
+def step_a_store_in_backend_that_has_nothing_but_a_journal(context: Context, backend: str) -> None:
+    context.url = servers.fresh_url(context, backend)
+
+    async def begin() -> None:
+        async with open_state(context.url, namespace=NAMESPACE) as state:
+            await state.set(RUN, {})
+
+    run(begin())
 
 
 @given("an empty folder")

@@ -17,7 +17,9 @@ from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
+from langchain_core.callbacks import BaseCallbackHandler
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, StateGraph
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.bridge import execution
@@ -26,7 +28,7 @@ from rxlanggraph.bridge.remote.models import ModelsThere
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.executors import pool
 from rxlanggraph.executors.host import GraphHost
-from rxlanggraph.executors.payloads import RemoteCall, dump_call
+from rxlanggraph.executors.payloads import RemoteCall, dump_call, load_error
 from rxlanggraph.hooks import Hooks, NodeEnded, RunEnded
 from rxlanggraph.limits import Limits, ModelLimit, Usage
 from rxlanggraph.limits.callbacks import RunCalls
@@ -38,7 +40,7 @@ from support.concurrency.patching import patch
 from support.concurrency.pauses import until
 from support.concurrency.raising import check_error, error_of
 from support.concurrency.waiting import Gate
-from support.executors import models
+from support.executors import models, program
 from support.executors.holding import holding
 from support.executors.in_process import InProcessExecutor
 from support.executors.world import LIMIT, begin, made, open_bridge
@@ -460,6 +462,47 @@ def step_the_key_was_given_the_parameter_and_not_the_parameter(
     assert one in context.parameters and other not in context.parameters, context.parameters
 
 
+@given(
+    "a bridge with limits, for a graph of two calls, "
+    "of which one is pickled after the answer of the other"
+)
+def step_a_bridge_with_limits_for_a_graph_of_two_calls(context: Context) -> None:
+    begun, answered = Gate(), Gate()
+
+    class Parameter:
+        def __reduce__(self) -> Any:
+            begun.open()
+            answered.wait()
+            return int, ()
+
+    def ask_first(_: models.Asked) -> models.Asked:
+        models.MeetingModel(port=0).bind(parameter=Parameter()).invoke("1")
+        return {}
+
+    def ask_second(_: models.Asked) -> models.Asked:
+        begun.wait()
+        models.MeetingModel(port=0).invoke("2")
+        answered.open()
+        return {}
+
+    builder = StateGraph(models.Asked)
+    for node in (ask_first, ask_second):
+        builder.add_node(node.__name__, node).add_edge(START, node.__name__)
+    graph = builder.compile()
+    context.limits = Limits(ModelLimit(concurrency=2))
+    open_bridge(context, InProcessExecutor(lambda: graph, workers=1), graph, limits=context.limits)
+
+
+@when("a message is sent to it")
+def step_a_message_is_sent_to_it(context: Context) -> None:
+    context.result = context.bridge.create_future_task(context.graph, {"n": 1}).result(LIMIT)
+
+
+@then("both calls are made")
+def step_both_calls_are_made(context: Context) -> None:
+    assert context.limits.statistics()["small"].calls == 2
+
+
 @when("messages with the numbers 0 and 1 call the model")
 def step_messages_with_the_numbers_0_and_1_call_the_model(context: Context) -> None:
     make = context.bridge.create_future_task
@@ -472,6 +515,134 @@ def step_the_first_one_has_its_result_and_the_other_one_has(context: Context) ->
     assert first.status == "ok", first
     check_error(second.error, "KeyError", "no key for it")
     assert sorted(context.called) == [(0, "0", "small"), (1, "1", "small")], context.called
+
+
+def cancelled_key(_: Any) -> str:
+    raise asyncio.CancelledError
+
+
+def missing_key(_: Any) -> str:
+    raise OSError("no key")
+
+
+def stopped_clock() -> float:
+    raise OSError("no clock")
+
+
+def program_key(_: Any) -> str:
+    raise program.ProgramError("no key for it")
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "a key that raises a CancelledError": {"key": cancelled_key},
+    "a key that raises an OSError": {"key": missing_key},
+    "a key that raises an error of its program": {"key": program_key},
+    "a time that raises an error": {"time": stopped_clock},
+    "a time that returns nothing": {"time": lambda: None},
+}
+
+
+@given(
+    'a bridge whose limits have {what}, for the graph "{graph}" of models with 1 workers '
+    "in this process"
+)
+def step_a_bridge_whose_limits_have(context: Context, what: str, graph: str) -> None:
+    limits = Limits(ModelLimit(requests=10), **WRONG[what])
+    open_accompanied(context, graph, 1, "in this process", limits=limits)
+
+
+@given("its executor can pickle that error")
+def step_its_executor_can_pickle_that_error(context: Context) -> None:
+    patch(context, InProcessExecutor, "dumps", staticmethod(program.dumps))
+
+
+@when("a message calls the model in vain")
+def step_a_message_calls_the_model_in_vain(context: Context) -> None:
+    run = context.bridge.create_future_task(context.graph, {"n": 1})
+    context.error = error_of(lambda: run.result(LIMIT))
+
+
+@when("a message whose callbacks are no list is sent, and a hook listens to nodes")
+def step_a_message_whose_callbacks_are_no_list_is_sent(context: Context) -> None:
+    context.bridge.add_hooks(context.hooks)
+    config = {"callbacks": BaseCallbackHandler()}
+    run = context.bridge.create_future_task(context.graph, {"n": 1}, config=config)
+    context.error = error_of(lambda: run.result(LIMIT))
+
+
+@given(
+    "a bridge that counts usage and allows 1 calls at once, "
+    "for a graph that leaves a call behind, with a worker in this process"
+)
+def step_a_bridge_for_a_graph_that_leaves_a_call_behind(context: Context) -> None:
+    context.gate, context.left = Gate(), []
+
+    async def call_later() -> None:
+        await context.gate.wait_async()
+        await models.MeetingModel(port=0).ainvoke("1")
+
+    async def leave(_: models.Asked) -> models.Asked:
+        context.left.append(asyncio.ensure_future(call_later()))
+        return {"n": 1}
+
+    graph = StateGraph(models.Asked).add_node("leave", leave).add_edge(START, "leave").compile()
+    options = {"usage": Usage(), "limits": Limits(ModelLimit(concurrency=1))}
+    open_bridge(context, InProcessExecutor(lambda: graph, workers=1), graph, **options)
+
+
+@when("a message is sent, and the call is made after its end")
+def step_a_message_is_sent_and_the_call_is_made_after_its_end(context: Context) -> None:
+    context.bridge.create_future_task(context.graph, {"n": 1}).result(LIMIT)
+    assert context.bridge.registry.wait_idle(LIMIT)
+    context.gate.open()
+
+
+@then("the call is cancelled")
+def step_the_call_is_cancelled(context: Context) -> None:
+    (left,) = context.left
+    wait_until(left.done)
+    assert left.cancelled()
+
+
+@given("a host of a graph of two sync nodes, of which one calls a model")
+def step_a_host_of_a_graph_of_two_sync_nodes(context: Context) -> None:
+    context.gate = Gate()
+
+    def fail(_: models.Asked) -> models.Asked:
+        context.gate.wait()
+        raise KeyError("no such key")
+
+    builder = StateGraph(models.Asked).add_node("fail", fail).add_edge(START, "fail")
+    builder.add_node("ask", models.ask_in_a_thread).add_edge(START, "ask")
+    graph = builder.compile()
+    context.host = GraphHost(lambda: graph, (), 4, pickle.dumps)
+
+
+@when("that call waits for the limits, and the other node fails")
+def step_that_call_waits_for_the_limits_and_the_other_node_fails(context: Context) -> None:
+    async def main() -> list[Any]:
+        assert (await context.host.open())[0] == "open"
+        sides = [ModelsThere(limits=True, counts=True)]
+        asked = RemoteCall(("ainvoke",), False, ({"n": 1}, None), {}, {}, sides)
+        happened = []
+        try:
+            async with asyncio.timeout(LIMIT):
+                async for events in context.host.execute([(1, dump_call(asked, pickle.dumps))]):
+                    happened += events
+                    context.gate.open()
+        finally:
+            await context.host.close()  # lets a thread go that still waits
+        return happened
+
+    context.events = asyncio.run(main())
+
+
+@then("the call of the graph has ended with an error, and the model was not called")
+def step_the_call_of_the_graph_has_ended_with_an_error(context: Context) -> None:
+    *told, (_, kind, data) = context.events
+    assert [pickle.loads(each)[1][0] for _, _, each in told] == ["ask", "left"], told
+    assert kind == "error"
+    check_error(load_error(data), "KeyError")
 
 
 # -- lanes -----------------------------------------------------------------------------------------

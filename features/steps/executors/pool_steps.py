@@ -17,6 +17,7 @@ from langgraph.types import Command
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.cli.loading import find_target, graph_of_worker
+from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.executors import LocalExecutor, pool
 from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.payloads import RemoteCall, dump_call, load_error
@@ -176,7 +177,8 @@ def step_their_futures_are_cancelled_and_each_has_cleaned_up(context: Context) -
 
 
 @given("a host of a sync function that waits")
-def step_a_host_of_a_sync_function_that_waits(context: Context) -> None:
+@given("a host of a sync function that waits, for {most:d} calls")
+def step_a_host_of_a_sync_function_that_waits(context: Context, most: int = 4) -> None:
     context.begun, context.gate = Gate(), Gate()
 
     def function(_: object) -> str:
@@ -184,7 +186,7 @@ def step_a_host_of_a_sync_function_that_waits(context: Context) -> None:
         context.gate.wait()
         return "done"
 
-    context.host = GraphHost(lambda: function, (), 4, pickle.dumps)
+    context.host = GraphHost(lambda: function, (), most, pickle.dumps)
 
 
 @when("a call of it is cancelled")
@@ -233,6 +235,90 @@ def step_a_call_of_it_is_cancelled_before_it_arrives(context: Context) -> None:
 @then("the call is cancelled, and the function was not called")
 def step_the_call_is_cancelled_and_the_function_was_not_called(context: Context) -> None:
     assert context.events == [[(1, "cancelled", b"")]], context.events
+    assert not context.begun.is_open
+
+
+class WaitingSaver(InMemorySaver):
+    """Saves when the gate is open."""
+
+    def __init__(self, inside: Gate, gate: Gate) -> None:
+        super().__init__()
+        self._inside, self._gate = inside, gate
+
+    async def aput(self, *arguments: Any) -> Any:
+        self._inside.open()
+        await self._gate.wait_async()
+        return await super().aput(*arguments)
+
+
+@given("a host of a graph whose saver waits")
+def step_a_host_of_a_graph_whose_saver_waits(context: Context) -> None:
+    context.inside, context.gate = Gate(), Gate()
+    graph = graphs.counting(WaitingSaver(context.inside, context.gate))
+    context.host = GraphHost(lambda: graph, (), 4, pickle.dumps)
+
+
+@when("a call of it is cancelled while it saves, again and again")
+def step_a_call_of_it_is_cancelled_while_it_saves_again_and_again(context: Context) -> None:
+    waiting = Gate()
+    end = Leftovers.end
+
+    async def noted(self: Leftovers, scope: Any) -> None:
+        waiting.open()
+        await end(self, scope)
+
+    patch(context, Leftovers, "end", noted)
+
+    async def main() -> list[Any]:
+        assert (await context.host.open())[0] == "open"
+        content, config = {"word": "a"}, {"configurable": {"thread_id": "t"}}
+        asked = RemoteCall(("ainvoke",), False, (content, config), {}, {})
+        events = context.host.execute([(1, dump_call(asked, pickle.dumps))])
+        step = asyncio.ensure_future(anext(events))
+        await context.inside.wait_async()
+        for _ in iter(lambda: waiting.is_open, True):
+            context.host.control([("cancel", 1, 0)])
+            await asyncio.sleep(0)
+        context.host.control([("cancel", 1, 0)])  # what its graph has left behind is waited for
+        async with asyncio.timeout(LIMIT):
+            happened = await step
+        context.gate.open()
+        await events.aclose()
+        await context.host.close()
+        return happened
+
+    context.events = asyncio.run(main())
+
+
+@then("the call has ended as cancelled")
+def step_the_call_has_ended_as_cancelled(context: Context) -> None:
+    assert context.events == [(1, "cancelled", b"")], context.events
+
+
+@when("a batch of {count:d} calls is cancelled before it arrives")
+def step_a_batch_of_calls_is_cancelled_before_it_arrives(context: Context, count: int) -> None:
+    context.add_cleanup(context.gate.open)
+
+    async def main() -> list[Any]:
+        assert (await context.host.open())[0] == "open"
+        context.host.control([("cancel", key, 0) for key in range(count)])
+        await asyncio.sleep(0)
+        data = dump_call(RemoteCall((), False, (None,), {}, {}), pickle.dumps)
+        happened = []
+        async for events in context.host.execute([(key, data) for key in range(count)]):
+            happened += events
+            context.gate.open()
+        await context.host.close()
+        return happened
+
+    context.events = asyncio.run(main())
+
+
+@then("all {count:d} calls are cancelled, and the function was not called")
+def step_all_calls_are_cancelled_and_the_function_was_not_called(
+    context: Context, count: int
+) -> None:
+    assert context.events == [(key, "cancelled", b"") for key in range(count)]
     assert not context.begun.is_open
 
 
@@ -412,9 +498,9 @@ def step_the_log_says_that_they_could_not_be_ended(context: Context) -> None:
     assert any("could not be ended" in said for said in context.said), context.said
 
 
-@when("messages with the numbers 0 and 1 are sent")
-def step_messages_with_the_numbers_0_and_1_are_sent(context: Context) -> None:
-    runs = [context.bridge.create_future_task(context.graph, {"n": n}) for n in range(2)]
+@when("messages with the numbers 0 and {number:d} are sent")
+def step_messages_with_the_numbers_0_and_are_sent(context: Context, number: int) -> None:
+    runs = [context.bridge.create_future_task(context.graph, {"n": n}) for n in (0, number)]
     context.result = runs[0].result(LIMIT)
     context.error = error_of(lambda: runs[1].result(LIMIT))
 

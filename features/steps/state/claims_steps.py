@@ -10,9 +10,11 @@ from behave import then, when
 from behave.runner import Context
 
 from rxlanggraph import errors
+from rxlanggraph.concurrency import tasks
 from rxlanggraph.concurrency.tasks import run_shielded
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import Claim, leases
+from rxlanggraph.state.backend import NewTask
 from rxlanggraph.state.retry import compensate
 from support.concurrency.patching import patch
 from support.concurrency.raising import raised
@@ -85,6 +87,28 @@ def step_a_worker_has_lost_it_to_another_one_and_calls_method(
         assert repr(claim).endswith("lost>"), claim
 
     world(context).run(lose())
+
+
+@when("another program adds one that is nested {depth} deep, and both are claimed in one step")
+def step_another_program_adds_one_that_is_nested_depth_deep(context: Context, depth: str) -> None:
+    levels = int(depth.replace(",", ""))
+    deep = NewTask("deep", "[" * levels + "]" * levels, None, 0, 0.0, None, 5)
+
+    async def work() -> None:
+        await context.state.backend.tasks_add("q", [deep])
+        for claim in await context.state.claim_tasks("q", 2):
+            with contextlib.suppress(RecursionError):
+                async with claim:
+                    await claim.complete(claim.item)
+                    assert claim.item is claim.item
+
+    world(context).run(work())
+
+
+@then("the first one is complete, and the second one waits for its next attempt")
+def step_the_first_one_is_complete_and_the_second_one_waits(context: Context) -> None:
+    stats = world(context).run(context.state.stats("q"))
+    assert (stats.completed, stats.waiting, stats.claimed) == (1, 1, 0), stats
 
 
 class MuteError(Exception):
@@ -334,6 +358,7 @@ def step_its_completion_is_cancelled_while_a_renewal_ends_which(context: Context
         await claim.complete()
 
     patch(context, server, "task_renew", slow_to_end)
+    patch(context, tasks, "_GRACE_SECONDS", 0.0)
     world(context).run(work())
 
 

@@ -189,7 +189,6 @@ def step_a_task_that_takes_it_is_cancelled_moment(context: Context, moment: str)
     async def given_twice() -> None:
         server.shaken = slowly
         await cancelled_after(context, 0.3, 0.3)
-        await asyncio.sleep(3)  # what was given in vain ends with its lease
 
     async def given_and_given_back() -> None:
         server.shaken = late
@@ -203,6 +202,10 @@ def step_a_task_that_takes_it_is_cancelled_moment(context: Context, moment: str)
         asyncio.get_running_loop().call_later(0.7, lambda: setattr(server, "shaken", slowly))
         await cancelled_after(context, 1.0, 0.5)
 
+    async def given_back_late() -> None:
+        asyncio.get_running_loop().call_later(0.7, lambda: setattr(server, "shaken", late))
+        await cancelled_after(context, 1.0, 0.3, 0.3, 0.1)
+
     moments: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "while the server is giving it": given,
         "twice while the server is giving it": given_twice,
@@ -211,6 +214,7 @@ def step_a_task_that_takes_it_is_cancelled_moment(context: Context, moment: str)
         "while another process has it": lambda: beside(context.other),
         "inside": lambda: cancelled_after(context, 0.5),
         "while it gives it back": given_back,
+        "three times while it gives it back": given_back_late,
     }
     there.run(moments[moment]())
 

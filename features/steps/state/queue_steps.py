@@ -231,3 +231,19 @@ def step_he_has_had_least_at_least(context: Context, least: int) -> None:
 @when("no tasks are added")
 def step_no_tasks_are_added(context: Context) -> None:
     assert world(context).run(context.state.add_tasks("q", [])) == []
+
+
+# -- clocks ----------------------------------------------------------------------------------------
+
+
+@when("the clock of the server is set back by an hour")
+def step_the_clock_of_the_server_is_set_back_by_an_hour(context: Context) -> None:
+    world(context).clock.now -= 3600
+
+
+@then("the age of the task is 0")
+def step_the_age_of_the_task_is_0(context: Context) -> None:
+    async def ages() -> list[float]:
+        return [task.age async for task in context.state.iter_tasks("q")]
+
+    assert world(context).run(ages()) == [0.0]

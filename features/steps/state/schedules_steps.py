@@ -5,11 +5,12 @@ import contextlib
 import io
 import itertools
 import json
+import logging
+import re
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,6 +26,7 @@ from rxlanggraph.state import (
     Task,
     open_state,
     open_state_threadsafe,
+    schedules,
 )
 from support.cli import command
 from support.concurrency.raising import check_error, error_of
@@ -301,14 +303,34 @@ def step_a_task_that_is_due_by_cron_in_zone(context: Context, cron: str, zone: s
 def step_a_scheduler_runs_at_first_and_the_next_one_at_second(
     context: Context, first: str, second: str
 ) -> None:
-    there = world(context)
     for text in (first, second):
-        # Only the scheduler's clock: floats of the loop's would be too coarse for its timers.
-        ahead = datetime.fromisoformat(f"{text}+00:00").timestamp() - there.clock.now
-        state = there.open()
-        context.states = [state]
-        clock = partial(lambda ahead: there.clock.now + ahead, ahead)
-        there.run(run_for(10, Scheduler(state, [context.schedule], clock=clock).run))
+        run_at(context, text)
+
+
+def run_at(context: Context, text: str) -> None:
+    """Run a scheduler of its own, whose clock begins at that time."""
+    there = world(context)
+    # Only the scheduler's clock: floats of the loop's would be too coarse for its timers.
+    ahead = datetime.fromisoformat(f"{text}+00:00").timestamp() - there.clock.now
+    state = there.open()
+    context.states = [state]
+    records: list[logging.LogRecord] = []
+    with mock.patch.object(schedules._logger, "handle", records.append):
+        there.run(
+            run_for(
+                10, Scheduler(state, [context.schedule], clock=lambda: there.clock.now + ahead).run
+            )
+        )
+    context.logged = [record.getMessage() for record in records]
+
+
+@then("once its key is deleted, as they say, a scheduler at {text} adds a task")
+def step_once_its_key_is_deleted_as_they_say_a_scheduler_adds(context: Context, text: str) -> None:
+    (key,) = re.findall("delete the key '(.*?)'", context.logged[0])
+    world(context).run(context.states[0].delete(key))
+    run_at(context, text)
+    assert not context.logged, context.logged
+    assert len(world(context).run(keys(context.states[0]))) == 1
 
 
 @then("the task that was due at {text} is the only one")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 from behave import then, when
 from behave.runner import Context
 
@@ -91,6 +92,45 @@ def step_a_shielded_call_is_cancelled_and_times_more(context: Context, times: in
     cancel_again(context, Call(), times=times)
 
 
+@when("a shielded call is cancelled twice before it is done")
+def step_a_shielded_call_is_cancelled_twice_before_it_is_done(context: Context) -> None:
+    async def main() -> asyncio.Task[Any]:
+        call = context.call = Call()
+        caller = asyncio.create_task(call.make())
+        for _ in range(2):
+            await pass_turns()
+            caller.cancel()
+        await pass_turns()
+        call.may_end.set()
+        call.may_be_undone.set()
+        return caller
+
+    carry_out(context, main)
+
+
+@when("a shielded call is in a scope of anyio that is cancelled before it is done")
+def step_a_shielded_call_is_in_a_scope_of_anyio_that_is_cancelled(context: Context) -> None:
+    async def main() -> asyncio.Task[Any]:
+        call, scope = Call(), anyio.CancelScope()
+        context.call = call
+
+        async def in_scope() -> None:
+            with scope:
+                await call.make()
+            call.log.append("left")
+
+        caller = asyncio.create_task(in_scope())
+        await pass_turns()
+        scope.cancel()
+        await pass_turns()
+        call.may_end.set()
+        await pass_turns()
+        call.may_be_undone.set()
+        return caller
+
+    carry_out(context, main)
+
+
 class CleaningUp(Call):
     """A call that cleans up, although it is told to end three times."""
 
@@ -107,6 +147,8 @@ class CleaningUp(Call):
 
 @when("the caller of a shielded call is cancelled four times while that cleans up")
 def step_the_caller_of_a_shielded_call_is_cancelled_four_times(context: Context) -> None:
+    patch(context, tasks, "_GRACE_SECONDS", 0.0)
+
     async def main() -> asyncio.Task[Any]:
         call = context.call = CleaningUp()
         caller = asyncio.create_task(call.make())
@@ -134,7 +176,7 @@ class Endless(Call):
 
 @when("a shielded call is cancelled, and {who} again during an endless undo")
 def step_a_shielded_call_is_cancelled_and_who_again(context: Context, who: str) -> None:
-    patch(context, tasks, "_UNDO_SECONDS", 0.01 if who == "its caller" else 1000.0)
+    patch(context, tasks, "_GRACE_SECONDS", 0.01 if who == "its caller" else 1000.0)
     cancel_again(context, Endless(), also=who == "all tasks of the loop")
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.state import State
+from support.concurrency.raising import raised
 from support.controls.naive_state import FileStore, GlobalStore, RowStore
 from support.state.state_world import World, together, world
 
@@ -177,3 +179,43 @@ def step_none_of_them_set_it(context: Context) -> None:
 @when("{seconds:g} seconds of the server pass")
 def step_seconds_seconds_of_the_server_pass(context: Context, seconds: float) -> None:
     world(context).run(asyncio.sleep(seconds))
+
+
+# -- deep ones -------------------------------------------------------------------------------------
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def called_down(calls: int, read: Callable[[], Any]) -> Any:
+    """What it returns where each call takes a part of the stack of C, too."""
+    return next(map(partial(called_down, calls - 1), [read])) if calls else read()
+
+
+@when("the deepest list that is accepted is added to a queue, and its claim is read 50 calls down")
+def step_the_deepest_list_that_is_accepted_is_added_to_a_queue(context: Context) -> None:
+    state = context.state
+
+    async def work() -> None:
+        accepted, refused = 1, 100_000
+        while refused - accepted > 1:
+            middle = (accepted + refused) // 2
+            if await raised(state.add_tasks("other", [nested(middle)])):
+                refused = middle
+            else:
+                accepted = middle
+        context.value = nested(accepted)
+        await state.add_tasks("q", [context.value])
+        async with await state.claim_task("q") as claim:
+            context.read = called_down(50, lambda: claim.item)
+
+    world(context).run(work())
+
+
+@then("it is equal to what was added")
+def step_it_is_equal_to_what_was_added(context: Context) -> None:
+    assert context.read == context.value

@@ -32,6 +32,7 @@ __all__ = [
     "plain_noted_in",
     "reporting",
     "returning",
+    "stopping",
     "sync_function",
     "talking",
     "talking_unreadably",
@@ -74,6 +75,15 @@ class OwnError(Exception):
         return f"{self.args[0]}, the second being {self.second}"
 
 
+class ComparedError(Exception):
+    """Can be compared with its like alone."""
+
+    __hash__ = Exception.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.args == other.number)  # type: ignore[attr-defined]
+
+
 async def fail(state: State) -> State:
     if state["n"] == 0:
         raise KeyError("no such key")
@@ -84,6 +94,10 @@ async def fail(state: State) -> State:
             raise ValueError("the second one") from error
     if state["n"] == 2:
         raise OwnError("one", "two")
+    if state["n"] == 4:
+        raise ComparedError("not to be compared") from KeyError("its cause")
+    if state["n"] == 5:
+        raise ExceptionGroup("two of them", [OwnError("one", "two"), KeyError("no such key")])
     raise LookupError("not to be sent", threading.Lock())
 
 
@@ -181,16 +195,21 @@ def plain_factory() -> Any:
 class Unreadable:
     """Pickled in one process, and made again in none."""
 
+    def __init__(self, error: type[BaseException] = ValueError) -> None:
+        self._error = error
+
     def __reduce__(self) -> Any:
-        return refuse, ()
+        return refuse, (self._error,)
 
 
-def refuse() -> None:
-    raise ValueError("not in this process")
+def refuse(error: type[BaseException]) -> None:
+    raise error("not in this process")
 
 
 async def answer_unreadably(state: State) -> State:
-    return {"n": state["n"], "seen": Unreadable() if state["n"] else None}
+    number = state["n"]
+    errors = (ValueError, asyncio.CancelledError, SystemExit)
+    return {"n": number, "seen": Unreadable(errors[number - 1]) if number else None}
 
 
 unreadable = compiled(answer_unreadably)
@@ -267,6 +286,10 @@ def threads_in_postgres(url: str) -> Any:
             yield builder.compile(saver)
 
     return make
+
+
+def stopping(content: State) -> State:
+    raise StopIteration("nothing left")
 
 
 def sync_function(content: dict[str, int], *, message: Any) -> dict[str, Any]:

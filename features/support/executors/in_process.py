@@ -119,7 +119,7 @@ class InProcessExecutor:
         if self.endless_starts:
             self.endless_starts -= 1
             await asyncio.Event().wait()
-        host = GraphHost(self._target, self._variables, self._limit, pickle.dumps)
+        host = GraphHost(self._target, self._variables, self._limit, self.dumps)
         kind, *told = await host.open()
         assert kind == "open", told
         self.workers.append(InProcessWorker(len(self.workers), host, silent=self.silent))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, TypedDict
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langgraph.graph import START, StateGraph
 
@@ -18,8 +18,10 @@ __all__ = [
     "OverloadedError",
     "asking",
     "asking_in_a_thread",
+    "asking_on_the_loop",
     "asking_plainly",
     "asking_twice",
+    "asking_with_a_lock",
     "asking_with_a_tool",
     "nested",
 ]
@@ -101,9 +103,19 @@ async def ask_with_a_tool(state: Asked) -> Asked:
     return {"n": state["n"], "pid": os.getpid()}
 
 
+async def ask_with_a_lock(state: Asked) -> Asked:
+    question = HumanMessage(str(state["n"]), additional_kwargs={"lock": threading.Lock()})
+    await model_of(state).ainvoke([question])
+    return {"n": state["n"], "pid": os.getpid()}
+
+
 def ask_in_a_thread(state: Asked) -> Asked:
     model_of(state).invoke(str(state["n"]))
     return {"n": state["n"], "pid": os.getpid()}
+
+
+async def ask_on_the_loop(state: Asked) -> Asked:
+    return ask_in_a_thread(state)
 
 
 async def ask_again(state: Asked) -> Asked:
@@ -116,6 +128,12 @@ asking_twice = StateGraph(Asked).add_node("ask", ask_again).add_edge(START, "ask
 asking = StateGraph(Asked).add_node("ask", ask).add_edge(START, "ask").compile()
 asking_with_a_tool = (
     StateGraph(Asked).add_node("ask", ask_with_a_tool).add_edge(START, "ask").compile()
+)
+asking_with_a_lock = (
+    StateGraph(Asked).add_node("ask", ask_with_a_lock).add_edge(START, "ask").compile()
+)
+asking_on_the_loop = (
+    StateGraph(Asked).add_node("ask", ask_on_the_loop).add_edge(START, "ask").compile()
 )
 asking_in_a_thread = (
     StateGraph(Asked).add_node("ask", ask_in_a_thread).add_edge(START, "ask").compile()

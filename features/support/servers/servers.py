@@ -57,4 +57,6 @@ BACKENDS: dict[str, Callable[[Context], str]] = {
 
 def fresh_url(context: Context, backend: str) -> str:
     """The URL of an empty store, gone with the scenario."""
+    tag = backend.lower()
+    assert tag not in SERVERS or tag in context.tags, f"the scenario needs the tag @{tag}"
     return BACKENDS[backend](context)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
@@ -19,7 +19,7 @@ from rxlanggraph.bridge.run import Run, RunScope, run_scope
 from rxlanggraph.bridge.run_info import node_path
 from rxlanggraph.hooks import NodeStatus
 
-__all__ = ["NodeCallbacks", "NodeListener", "RunNodes", "with_callbacks"]
+__all__ = ["NodeCallbacks", "NodeEnd", "NodeListener", "RunNodes", "with_callbacks"]
 
 
 def with_callbacks(config: Config | None, handlers: Sequence[BaseCallbackHandler]) -> Config:
@@ -34,6 +34,15 @@ def with_callbacks(config: Config | None, handlers: Sequence[BaseCallbackHandler
     return {**(config or {}), "callbacks": callbacks}
 
 
+class NodeEnd(NamedTuple):
+    """How a node has ended; it began at ``begun``, by `NodeListener.now`."""
+
+    node: str
+    status: NodeStatus
+    error: BaseException | None
+    begun: float
+
+
 class NodeListener(Protocol):
     """What listens to the nodes of one run. Its methods are called in the threads of the run."""
 
@@ -46,15 +55,8 @@ class NodeListener(Protocol):
     def began(self, number: UUID, node: str) -> None:
         """Note that a node has begun."""
 
-    def ended(
-        self,
-        number: UUID,
-        node: str,
-        status: NodeStatus,
-        error: BaseException | None,
-        begun: float,
-    ) -> None:
-        """Note that it has ended; it began at ``begun``."""
+    def ended(self, number: UUID, end: NodeEnd) -> None:
+        """Note that it has ended."""
 
 
 class NodeCallbacks(BaseCallbackHandler):
@@ -103,7 +105,8 @@ class NodeCallbacks(BaseCallbackHandler):
     def _end(self, run_id: UUID, status: NodeStatus, error: BaseException | None) -> None:
         begun = self._begun.pop(run_id, None)
         if begun is not None:
-            self._listener.ended(run_id, begun[0], status, error, begun[1])
+            node, since = begun
+            self._listener.ended(run_id, NodeEnd(node, status, error, since))
 
 
 class RunNodes:
@@ -126,18 +129,12 @@ class RunNodes:
     def began(self, number: UUID, node: str) -> None:
         """Do nothing: snapshots find the nodes at work by themselves."""
 
-    def ended(
-        self,
-        number: UUID,
-        node: str,
-        status: NodeStatus,
-        error: BaseException | None,
-        begun: float,
-    ) -> None:
+    def ended(self, number: UUID, end: NodeEnd) -> None:
         """Tell the hooks."""
         run = self._run()
         if run is not None:
-            report_node(run, node, status, error, run.inbox.clock.now() - begun)
+            duration = run.inbox.clock.now() - end.begun
+            report_node(run, end.node, end.status, end.error, duration)
 
     def _run(self) -> Run | None:
         return None if self._scope is None else self._scope.run

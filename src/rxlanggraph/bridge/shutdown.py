@@ -116,8 +116,9 @@ def close_steps(
             yield from _until_idle(engine, asking_at)
             engine.request_drain()
         yield from _until_idle(engine, until)
-        if engine.registry.cancel_all():
-            yield from _until_idle(engine, _deadline(engine, cancel_timeout))
+        engine.registry.cancel_all()
+        # Also if there was none to cancel: one may have its result, and be about to leave.
+        yield from _until_idle(engine, _deadline(engine, cancel_timeout))
     finally:
         sweep = engine.registry.end_sweep(begun)
         engine.stop_loop()

@@ -12,6 +12,7 @@ A map; each imports only from those above it.
     yaml_object      YAML, in the types of JSON
     object_files     files that hold one object: JSON, YAML, TOML
     prices           --prices: what models cost, from a file
+    variables        options from environment variables
     settings         options from rxlanggraph.toml
     project          a LangGraph project: langgraph.json, .env
     factories        functions that make a graph
@@ -52,20 +53,18 @@ from rxlanggraph.cli.graphs import graphs
 from rxlanggraph.cli.journals import journal
 from rxlanggraph.cli.live import live
 from rxlanggraph.cli.run import run
-from rxlanggraph.cli.settings import ENVIRONMENT_PREFIX, load_settings, source_of
+from rxlanggraph.cli.settings import load_settings, source_of
 from rxlanggraph.cli.state import state
 from rxlanggraph.cli.status import status
 from rxlanggraph.cli.stdio import discard_buffers, print_stderr
 from rxlanggraph.cli.top import top
+from rxlanggraph.cli.variables import name_variables, warn_of_unknown_variables
 
 __all__ = ["main"]
 
 
 @click.group(
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "auto_envvar_prefix": ENVIRONMENT_PREFIX,
-    },
+    context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Every option may also be set as an environment variable, such as "
     "RXLANGGRAPH_RUN_MAX_CONCURRENCY=16. The command line has precedence over the environment, and "
     "that over the settings.",
@@ -80,12 +79,16 @@ __all__ = ["main"]
     help="Options of the commands, as TOML: 'max-concurrency = 16' below '[run]'. By default "
     "rxlanggraph.toml in the current directory, if there is one.",
 )
-def _commands() -> None:
+@click.pass_context
+def _commands(context: click.Context) -> None:
     """Run LangGraph graphs over streams of messages: bounded, tracked, none lost."""
+    if context.invoked_subcommand is not None:
+        warn_of_unknown_variables(_commands.commands, context.invoked_subcommand)
 
 
 for _command in (run, live, top, status, errors, journal, state, graphs, demo, completion):
     _commands.add_command(_command)
+name_variables(_commands)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,10 +8,25 @@ from pathlib import Path
 from rxlanggraph.cli.errors import CommandError
 from rxlanggraph.cli.stdio import print_stderr
 
-__all__ = ["LIVE_TOKEN", "read_password", "warn_of_visible_password"]
+__all__ = [
+    "JOURNAL_PASSWORD",
+    "LIVE_TOKEN",
+    "PASSWORDS",
+    "STATE_PASSWORD",
+    "read_password",
+    "warn_of_visible_password",
+]
 
-LIVE_TOKEN = "RXLANGGRAPH_LIVE_TOKEN"  # noqa: S105 # the name of a variable
-"""The variable that sets the token of a live page."""
+# The names of variables.
+JOURNAL_PASSWORD = "RXLANGGRAPH_JOURNAL_PASSWORD"  # noqa: S105
+STATE_PASSWORD = "RXLANGGRAPH_STATE_PASSWORD"  # noqa: S105
+LIVE_TOKEN = "RXLANGGRAPH_LIVE_TOKEN"  # noqa: S105
+PASSWORDS = (
+    *(JOURNAL_PASSWORD, f"{JOURNAL_PASSWORD}_FILE"),
+    *(STATE_PASSWORD, f"{STATE_PASSWORD}_FILE"),
+    LIVE_TOKEN,
+)
+"""The variables that are no options."""
 
 
 def read_password(variable: str) -> str | None:

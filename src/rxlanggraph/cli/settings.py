@@ -18,11 +18,11 @@ import click
 from click.core import ParameterSource
 
 from rxlanggraph.cli.errors import SettingsError
+from rxlanggraph.cli.variables import long_name, variable_of
 
-__all__ = ["ENVIRONMENT_PREFIX", "SETTINGS_FILE", "load_settings", "source_of"]
+__all__ = ["SETTINGS_FILE", "load_settings", "source_of"]
 
 SETTINGS_FILE = "rxlanggraph.toml"
-ENVIRONMENT_PREFIX = "RXLANGGRAPH"
 _KEY = "rxlanggraph.settings"  # in the meta of click's context
 
 
@@ -57,10 +57,9 @@ def source_of(error: click.ClickException) -> str | None:
         return None
     source = context.get_parameter_source(parameter.name)
     if source is ParameterSource.ENVIRONMENT:
-        variable = f"{context.auto_envvar_prefix}_{parameter.name.upper()}"
-        return f"the environment variable {variable}"
+        return f"the environment variable {variable_of(parameter)}"
     if source is ParameterSource.DEFAULT_MAP:
-        return f"{_table_of(context)}.{_long_name(parameter)} in {context.meta[_KEY]}"
+        return f"{_table_of(context)}.{long_name(parameter)} in {context.meta[_KEY]}"
     return None
 
 
@@ -98,7 +97,7 @@ def _options(
         )
     if not isinstance(table, dict):
         raise SettingsError(f"{file}: {name} is {table!r}; write its options below [{name}]")
-    known = {_long_name(each): each for each in command.params if isinstance(each, click.Option)}
+    known = {long_name(each): each for each in command.params if isinstance(each, click.Option)}
     found = {}
     commands = command.commands if isinstance(command, click.Group) else {}
     for key, value in table.items():
@@ -131,10 +130,6 @@ def _value(place: str, value: Any, option: click.Option) -> Any:
     if not known:
         raise SettingsError(f"{place} is {value!r}; write {kind}")
     return value
-
-
-def _long_name(parameter: click.Parameter) -> str:
-    return max(parameter.opts, key=len).lstrip("-")
 
 
 def _near(name: str, known: Iterable[str]) -> str:

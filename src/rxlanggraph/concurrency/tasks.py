@@ -31,9 +31,9 @@ __all__ = [
 _T = TypeVar("_T")
 # Tasks put in front of the loop's queue in a row. A guess, low enough not to starve the queue.
 _MAX_IN_A_ROW = 64
-# Seconds that an undo may still take once its caller is cancelled again. A guess: longer than a
-# server takes to answer, short enough to wait for at the end of a program.
-_UNDO_SECONDS = 5.0
+# Seconds that a call or its undo may still take once its caller is cancelled again. A guess: longer
+# than a server takes to answer, short enough to wait for at the end of a program.
+_GRACE_SECONDS = 5.0
 
 
 def start_eagerly(
@@ -60,9 +60,10 @@ async def run_shielded(
     """Await ``call``, which runs to its end even if the caller is cancelled meanwhile.
 
     If cancelled, it waits for that end, undoes the call with ``undo``, and only then raises
-    CancelledError: so a cancelled call has no effect. If cancelled once more before that end, or
-    together with all tasks of the loop, it cancels the call itself. The undo goes on, as `run_undo`
-    says.
+    CancelledError: so a cancelled call has no effect. If cancelled once more before that end, it
+    cancels the call itself five seconds later: not at once, as scopes of anyio cancel again and
+    again. Together with all tasks of the loop, the call is cancelled at once. The undo goes on, as
+    `run_undo` says.
 
     Args:
         call: The call, as a coroutine.
@@ -77,7 +78,7 @@ async def run_shielded(
     try:
         await ended
     except asyncio.CancelledError:
-        await _outlast(task, 0.0)
+        await _outlast(task)
         call.close()  # if its task was cancelled before the first step, it was never awaited
         # Retrieve the exception, as asyncio logs those that are never retrieved.
         failed = task.cancelled() or task.exception() is not None
@@ -110,13 +111,13 @@ async def run_undo(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
         await undo(done)
 
     task = start_eagerly(undone())
-    await _outlast(task, _UNDO_SECONDS)
+    await _outlast(task)
     if not task.cancelled():
         task.result()
 
 
-async def _outlast(task: asyncio.Task[Any], seconds: float) -> None:
-    """Wait for the end of ``task``; if cancelled meanwhile, cancel it ``seconds`` later.
+async def _outlast(task: asyncio.Task[Any]) -> None:
+    """Wait for the end of ``task``; if cancelled meanwhile, cancel it five seconds later.
 
     For a caller that is about to raise its CancelledError.
     """
@@ -131,7 +132,7 @@ async def _outlast(task: asyncio.Task[Any], seconds: float) -> None:
             await asyncio.wait([task], timeout=rest)
         except asyncio.CancelledError:
             if until is None:
-                until = loop.time() + seconds
+                until = loop.time() + _GRACE_SECONDS
 
 
 async def _signal_end(call: Coroutine[Any, Any, _T], ended: asyncio.Future[None]) -> _T:

@@ -16,8 +16,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["contain", "is_interrupt", "raise_on_loop"]
+__all__ = ["call_for_future", "contain", "is_interrupt", "raise_on_loop"]
+
+
+def call_for_future(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Return what ``function`` returns, in a thread whose outcome a future gets.
+
+    Raises:
+        RuntimeError: In the place of a StopIteration, which a future refuses: code that awaits it
+            would wait forever.
+        BaseException: What else it raises.
+    """
+    try:
+        return function(*arguments, **options)
+    except StopIteration as error:
+        raise RuntimeError(f"{function!r} raised StopIteration") from error
 
 
 def contain(

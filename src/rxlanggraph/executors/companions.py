@@ -51,7 +51,7 @@ class Counterpart(Protocol):
         """Note what the driver has told. On the loop."""
 
     def cancel(self) -> None:
-        """Note that the call is cancelled. On the loop."""
+        """Note that the call is cancelled, or has failed. On the loop; maybe more than once."""
 
     def leave(self) -> None:
         """Note that the call, its threads included, has ended. On the loop; may still tell."""
@@ -71,8 +71,8 @@ class Companion(Protocol):
         """Note that the call has ended, or that its worker is lost. Called once."""
 
 
-NewCompanion: TypeAlias = "Callable[[Callable[[Any], None]], Companion]"
-"""Makes the companion of a call, given a function that tells its counterpart something."""
+NewCompanion: TypeAlias = "Callable[[Callable[[Any], None], Dumps], Companion]"
+"""Makes the companion of a call, given what tells its counterpart something, and what pickles."""
 
 accompanying: ContextVar[Sequence[NewCompanion]] = ContextVar("rxlanggraph_companions", default=())
 """What accompanies the calls of a graph that are made in this context, in the order of `enter`."""

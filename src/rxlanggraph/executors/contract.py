@@ -75,6 +75,8 @@ class Worker(Protocol):
     ) -> AsyncIterator[list[Event]]:
         """Send calls, each with a key; yield what happens to them, until all have ended.
 
+        What happens to one call is yielded once, and in its order.
+
         Args:
             batch: The calls.
             streams: Whether one of them has events before its end.

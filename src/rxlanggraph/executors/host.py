@@ -18,6 +18,7 @@ from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
 from rxlanggraph.concurrency.leftovers import Leftovers
+from rxlanggraph.concurrency.user_code import call_for_future
 from rxlanggraph.errors import InvalidTypeError, error_text
 from rxlanggraph.executors.companions import Counterpart
 from rxlanggraph.executors.contract import GOES_ON, Event, EventKind, Order
@@ -30,8 +31,8 @@ WINDOW = 16
 """Chunks that a call may be ahead of who reads them. As many as `astream` buffers."""
 # Threads beside one for each call: as many as for the runs of a bridge.
 _SPARE_THREADS = 31
-# Cancellations that have overtaken their call. More are forgotten: the oldest are of calls that had
-# ended already.
+# Cancellations that have overtaken their call, beside one for each call. More are forgotten: the
+# oldest are of calls that had ended already.
 _EARLY = 10_000
 
 _current: ContextVar[_HostedCall | None] = ContextVar("rxlanggraph_hosted_call", default=None)
@@ -46,7 +47,7 @@ class _HostedCall:
         self.task: asyncio.Task[None] | None = None
         self.begun = False
         self.cancelled = False
-        self.companions: Sequence[Counterpart] = ()
+        self.companions: list[Counterpart] = []  # those that have been entered
         self.over = False
         self.credits = WINDOW
         self.credited = asyncio.Event()
@@ -244,7 +245,7 @@ class GraphHost:
                     call.companions[index].hear(what)
             elif call is None:
                 self._early[key] = None
-                if len(self._early) > _EARLY:
+                if len(self._early) > self._max_calls + _EARLY:
                     del self._early[next(iter(self._early))]
             else:
                 call.cancel()
@@ -258,9 +259,12 @@ class GraphHost:
             result = self._dump_result(await self._carry_out(call, RemoteCall(*loads(data))))
         except asyncio.CancelledError:
             kind, result = "cancelled", b""
-            await self._leftovers.end(call)
+            with contextlib.suppress(asyncio.CancelledError):  # cancelled once more
+                await self._leftovers.end(call)
         except BaseException as error:
             kind, result = "error", dump_error(error, self._dumps)
+            for each in call.companions:  # what its threads go on to do is of no use
+                each.cancel()
         while call.threads:  # cancelled once more: a thread cannot be stopped
             with contextlib.suppress(asyncio.CancelledError):
                 await call.idle.wait()
@@ -268,7 +272,7 @@ class GraphHost:
             each.leave()
         del self._calls[call.key]
         call.over = True
-        call.task, call.companions = None, ()  # they refer to the call
+        call.task, call.companions = None, []  # they refer to the call
         call.outbox.put(call.key, kind, result)
 
     def _dump_result(self, result: Any) -> bytes:
@@ -285,14 +289,14 @@ class GraphHost:
             self._carried[name].set(value)
         target = reduce(getattr, asked.path, self._graph)
         arguments = tuple(asked.arguments)
-        call.companions = asked.companions
         for index, each in enumerate(asked.companions):
             arguments = each.enter(_Link(call, index, self._dumps), self._graph, arguments)
+            call.companions.append(each)
         if asked.streams:
             return await self._stream(call, target(*arguments, **asked.options))
         if asked.path or iscoroutinefunction(target) or iscoroutinefunction(target.__call__):
             return await target(*arguments, **asked.options)
-        bound = partial(copy_context().run, target, *arguments, **asked.options)
+        bound = partial(copy_context().run, call_for_future, target, *arguments, **asked.options)
         value = await asyncio.get_running_loop().run_in_executor(None, bound)
         return await value if isawaitable(value) else value
 

@@ -101,7 +101,7 @@ def dump_error(error: BaseException, dumps: Dumps) -> bytes:
     text = "".join(traceback.format_exception(error)).rstrip()
     chain: list[BaseException] = []
     each: BaseException | None = error
-    while each is not None and each not in chain:
+    while each is not None and not any(each is known for known in chain):  # `==` is the user's
         chain.append(each)
         each = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
     return dumps(([_portable(each, dumps) for each in chain], text))
@@ -134,12 +134,20 @@ class _Bare:
     def __reduce__(self) -> tuple[Any, ...]:
         error, dumps = self._error, self._dumps
         state = {name: value for name, value in vars(error).items() if not _fails(value, dumps)}
+        if isinstance(error, BaseExceptionGroup):
+            group = [_portable(each, dumps) for each in error.exceptions]
+            return _made_again, (type(error), (error.message,), state, group)
         return _made_again, (type(error), error.args, state)
 
 
 def _made_again(
-    kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]
+    kind: type[BaseException],
+    args: tuple[Any, ...],
+    state: dict[str, Any],
+    group: Sequence[bytes] | None = None,
 ) -> BaseException:
+    if group is not None:
+        args = (*args, [loads(each) for each in group])
     error = kind.__new__(kind, *args)
     vars(error).update(state)
     return error

@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any
 
 from rxlanggraph.concurrency.threads import start_detached
+from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
 from rxlanggraph.errors import (
     ExecutorUnavailableError,
     InvalidArgumentError,
@@ -299,7 +300,8 @@ class WorkerPool:
         call = _Call(self._keys, woken)
         if len(path) <= 1:  # of the graph itself, not of something in it
             for index, new in enumerate(accompanying.get()):
-                call.companions.append(new(partial(self._tell_counterpart, call, index)))
+                tell = partial(self._tell_counterpart, call, index)
+                call.companions.append(new(tell, self._cluster.dumps))
         sides = [each.counterpart for each in call.companions]
         streams = woken is not None
         asked = RemoteCall(path, streams, arguments, options, self._carried(), sides)
@@ -412,16 +414,8 @@ class WorkerPool:
             if kind == "told":
                 index, what = value
                 call.companions[index].hear(what)
-        except Exception as error:
-            failure = RunError(
-                f"what a worker process has sent cannot be read here: {error_text(error)}"
-            )
-            failure.__cause__ = error
-            if kind in GOES_ON:  # it ends when the worker says so
-                call.failure = call.failure or failure
-                self._tell(call, "cancel", 0)
-            else:
-                call.settle("error", failure)
+        except BaseException as error:  # whatever the user's code raises
+            self._unreadable(call, kind, error)
             return
         if kind == "chunk":
             call.chunks.append(value)
@@ -429,6 +423,19 @@ class WorkerPool:
             call.woken.set()
         elif kind != "told":
             call.settle(kind, value)
+
+    def _unreadable(self, call: _Call, kind: EventKind, error: BaseException) -> None:
+        failure = RunError(
+            f"what a worker process has sent cannot be read here: {error_text(error)}"
+        )
+        failure.__cause__ = error
+        if kind not in GOES_ON:
+            call.settle("error", failure)
+        elif call.failure is None:  # it ends when the worker says so
+            call.failure = failure
+            self._tell(call, "cancel", 0)
+        if is_interrupt(error):
+            raise_on_loop(error)
 
     # -- workers, on the loop --------------------------------------------------------------------
 

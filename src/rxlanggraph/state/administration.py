@@ -194,7 +194,7 @@ def _queued_task(queue: str, task: StoredTask) -> QueuedTask:
         max_attempts=task.max_attempts,
         worker=task.worker,
         due_in=task.due_in,
-        age=task.age,
+        age=max(0.0, task.age),  # the clock may have been set back since
         added=task.added,
         claimed=task.claimed,
         ended=task.ended,

@@ -28,9 +28,9 @@ Rules for every backend, cited by number below and in the conformance suite:
 7. **Cancellation.** A call that is cancelled has taken effect as a whole or not at all (it is not
    known which), and leaves nothing behind: no task, no connection in use, no open transaction.
    `task_claim` and `tasks_claim` guarantee more: if cancelled, they have claimed nothing when they
-   raise. If they are cancelled again before the server has answered, or with all other tasks of the
-   loop, or while closing the state is cancelled, or if the server stays away, a claimed task comes
-   back when its lease ends. For a call that cannot be withdrawn there is
+   raise. If they are cancelled again, and the server takes five seconds longer to answer, or with
+   all other tasks of the loop, or while closing the state is cancelled, or if the server stays
+   away, a claimed task comes back when its lease ends. For a call that cannot be withdrawn there is
    `rxlanggraph.concurrency.tasks.run_shielded`, which gives back what the call has claimed.
 8. **One loop.** Methods are called on the loop that opened the backend, by any number of tasks at
    once. After `close` none is called.

@@ -75,7 +75,6 @@ class SyncClaim(_Blocking):
         self._claim = claim
         self.id = claim.id
         self.queue = claim.queue
-        self.item = claim.item
         self.key = claim.key
         self.thread_id = claim.thread_id
         self.attempt = claim.attempt
@@ -85,6 +84,11 @@ class SyncClaim(_Blocking):
     def __repr__(self) -> str:
         """Return that of the `Claim`."""
         return repr(self._claim)
+
+    @property
+    def item(self) -> Any:
+        """As `Claim.item`. Never blocks."""
+        return self._claim.item
 
     @property
     def lost(self) -> bool:

@@ -45,7 +45,6 @@ class Claim:
     Attributes:
         id: The id of the task, as ``add_tasks`` returned it.
         queue: The queue of the task.
-        item: The JSON value to work on.
         key: The task's key, if it has one.
         thread_id: The task's thread, if it has one.
         attempt: How often the task has been claimed, this time included.
@@ -65,13 +64,14 @@ class Claim:
     ) -> None:
         self.id = task.id
         self.queue = queue
-        self.item: Any = decode(task.text)
         self.key = task.key
         self.thread_id = task.thread_id
         self.attempt = task.attempt
         self.worker = worker
         self.token = task.token
         self._client = client
+        self._text: str | None = task.text  # None: it was decoded
+        self._item: Any = None
         # How it has ended. Written once, on the loop; shown in any thread.
         self._end: str | None = None
         self._heartbeat = Heartbeat(client, self, lease, began)
@@ -80,6 +80,19 @@ class Claim:
         """Return task, queue, attempt, and how the claim ended."""
         end = self._end or ("lost" if self.lost else "open")
         return f"<Claim of task {self.id} in {self.queue!r}, attempt {self.attempt}, {end}>"
+
+    @property
+    def item(self) -> Any:
+        """The JSON value to work on. Any thread; never blocks.
+
+        It is decoded when it is first read: so one that cannot be, because it is nested too deep,
+        fails its own attempt, not the call that has claimed it together with others.
+        """
+        # Two threads that are the first to read it may get two objects, which are equal.
+        if (text := self._text) is not None:
+            self._item = decode(text)
+            self._text = None
+        return self._item
 
     @property
     def lost(self) -> bool:

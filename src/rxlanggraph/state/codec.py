@@ -19,6 +19,9 @@ _ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
 # Types whose values cannot be awaited: a cheaper test than `inspect.isawaitable`.
 JSON_TYPES: Final = frozenset({bool, dict, float, int, list, str, type(None)})
+# Levels of what Python can nest that are left to the stack of the reader, which may be deeper than
+# that of the writer. A guess.
+_MARGIN: Final = 200
 # Types whose values always decode to an equal value.
 _SCALARS = (float, bool, type(None))
 
@@ -38,7 +41,7 @@ def encode(value: Any) -> str:
         text = _ENCODER.encode(value)
         if type(value) in _SCALARS or (type(value) is str and value.isascii()):
             return text
-        back = decode(text)
+        back = _decode_with_margin(text)
         same = bool(back == value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidTypeError(f"{shortened(value)} is not a JSON value: {error}") from error
@@ -48,6 +51,16 @@ def encode(value: Any) -> str:
             "convert it (tuples to lists, keys to strings) before it is stored"
         )
     return text
+
+
+def _decode_with_margin(text: str) -> Any:
+    """Decode a text that can also be decoded where less of the stack is left."""
+    if text.count("[") + text.count("{") < _MARGIN:
+        return decode(text)
+    back = decode(f"{'[' * _MARGIN}{text}{']' * _MARGIN}")
+    for _ in range(_MARGIN):
+        (back,) = back
+    return back
 
 
 def decode(text: str | None) -> Any:

@@ -390,6 +390,13 @@ class Scheduler:
         done, is_same = began, False
         if stored is not None:
             done = int(stored["done"])
+            if done > self._clock() + _LONGEST_SLEEP:
+                _logger.warning(
+                    "the schedule %r adds nothing until %s, as a leader has got that far, whose "
+                    "clock was ahead of that of this process: set the clock, or delete the key %r "
+                    "and start the schedulers again",
+                    *(schedule.name, _text_of(done), _PREFIX + schedule.name),
+                )
             is_same = (stored["cron"], stored["timezone"]) == (schedule.cron, schedule.timezone)
         if done < began and (not is_same or schedule.missed == "none"):
             done = began

@@ -30,6 +30,7 @@ from rxlanggraph.bridge.graphs.interrupts import (
     ThreadGate,
     named_by_source,
 )
+from rxlanggraph.concurrency.user_code import call_for_future
 from rxlanggraph.errors import (
     AgentInterruptedError,
     InvalidArgumentError,
@@ -377,15 +378,9 @@ class _Function(_Callable):
     ) -> Any:
         loop = asyncio.get_running_loop()
         given = _given(self._asked, message, config, arguments)
-        call = partial(copy_context().run, self._in_thread, message.content, given)
+        function = partial(call_for_future, self._function, message.content, **given)
+        call = partial(copy_context().run, function)
         # Routed to the threads of this run's bridge, as sync nodes of graphs are.
         value = await loop.run_in_executor(None, call)
         # A plain function may still return an awaitable: a lambda around a coroutine.
         return await value if inspect.isawaitable(value) else value
-
-    def _in_thread(self, content: Any, given: dict[str, Any]) -> Any:
-        try:
-            return self._function(content, **given)
-        except StopIteration as error:
-            # A future refuses a StopIteration, and code awaiting it would wait forever.
-            raise RuntimeError(f"{self._function!r} raised StopIteration") from error

@@ -22,6 +22,7 @@ from rxlanggraph.bridge.run import RunScope
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import BlockingCallError, LaneLostError
 from rxlanggraph.executors.companions import Link
+from rxlanggraph.executors.payloads import Dumps
 
 __all__ = ["FenceHere", "FenceThere"]
 
@@ -34,7 +35,7 @@ class FenceHere:
         tell: Tells the worker something.
     """
 
-    def __init__(self, scope: RunScope, tell: Callable[[Any], None]) -> None:
+    def __init__(self, scope: RunScope, tell: Callable[[Any], None], _: Dumps) -> None:
         assert scope.run is not None and scope.run.lease is not None
         self._lease = scope.run.lease
         self._tell = tell

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context
@@ -22,13 +21,16 @@ from typing import TYPE_CHECKING, Any
 from rxlanggraph.bridge.run import RunScope
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK
 from rxlanggraph.concurrency.forking import fork_safe_rlock
+from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
+from rxlanggraph.errors import InvalidTypeError, error_text
 from rxlanggraph.executors.companions import Link
-from rxlanggraph.executors.payloads import dump_error, load_error, loads
+from rxlanggraph.executors.payloads import Dumps, dump_error, load_error, loads
 from rxlanggraph.limits.gate import ModelGate, ModelLimit, Refusal, Ticket
 from rxlanggraph.limits.limiter import ModelCall, ticket_for
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.limits.waits import InThread, OnLoop
 from rxlanggraph.messages import StreamMessage
+from rxlanggraph.validation import check_seconds
 
 if TYPE_CHECKING:
     from rxlanggraph.limits.callbacks import RunCalls
@@ -43,14 +45,18 @@ class ModelsHere:
         scope: That of the run.
         rules: What applies to the models.
         tell: Tells the worker something.
+        dumps: Pickles errors for it.
     """
 
-    def __init__(self, scope: RunScope, rules: ModelRules, tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self, scope: RunScope, rules: ModelRules, tell: Callable[[Any], None], dumps: Dumps
+    ) -> None:
         assert scope.run is not None
         self._message = scope.run.message
         self._clock = scope.run.clock
         self._rules = rules
         self._tell = tell
+        self._dumps = dumps
         # By the numbers that the worker gives them: calls that wait, and those that were let go.
         self._waiting: dict[int, asyncio.Task[None]] = {}
         self._open: dict[int, tuple[ModelGate, Ticket]] = {}
@@ -91,7 +97,9 @@ class ModelsHere:
             ticket = ticket_for(
                 call, gate.limit, limits.count_tokens, self._clock, wait, inner=inner
             )
-        except Exception as error:  # of the functions of the limits
+        except BaseException as error:  # of the functions of the limits
+            if not waits:  # the call is made already: its run fails
+                raise
             self._refuse(number, error)
             return
         if wait is None:
@@ -105,20 +113,23 @@ class ModelsHere:
     async def _enter(self, number: int, gate: ModelGate, ticket: Ticket, wait: OnLoop) -> None:
         try:
             await gate.enter_async(ticket, wait)
-        except Exception as error:
-            self._refuse(number, error)
-        else:
             self._open[number] = gate, ticket
             self._let_go(number)
+        except Exception as error:
+            self._refuse(number, error)
         finally:
             self._waiting.pop(number, None)
 
     def _let_go(self, number: int) -> None:
         assert self._rules.limits is not None
-        self._tell((number, self._rules.limits.time(), None))
+        now = self._rules.limits.time()
+        check_seconds("what time returns", now)
+        self._tell((number, now, None))
 
-    def _refuse(self, number: int, error: Exception) -> None:
-        self._tell((number, 0.0, dump_error(error, pickle.dumps)))
+    def _refuse(self, number: int, error: BaseException) -> None:
+        self._tell((number, 0.0, dump_error(error, self._dumps)))
+        if is_interrupt(error):
+            raise_on_loop(error)
 
     def end(self) -> None:
         """Give back what the call has not given back itself: its worker may be lost."""
@@ -172,7 +183,9 @@ class ModelsThere:
         self._calls.abandon()
 
     def leave(self) -> None:
-        """End the model calls that have not ended."""
+        """End the model calls that have not ended; those left behind would never be answered."""
+        if self._limits:
+            self._calls.abandon()
         self._calls.end()
 
 
@@ -216,7 +229,8 @@ class _AskedLimits:
     def gate_of(self, call: ModelCall) -> _AskedGate:
         with self.lock:
             self._numbers += 1
-            return _AskedGate(self, self._numbers, call)
+            number = self._numbers
+        return _AskedGate(self, number, call)  # pickles, which may call code of the user's
 
     def expect(self, gate: _AskedGate) -> None:
         with self.lock:
@@ -327,12 +341,22 @@ class _AskedGate:
 
 
 def _described(call: ModelCall, link: Link) -> bytes:
-    """Pickle ``call`` without its message; parameters for which that fails are left out."""
+    """Pickle ``call`` without its message; parameters for which that fails are left out.
+
+    Raises:
+        InvalidTypeError: What the model is asked cannot be pickled.
+    """
     try:
         return link.dumps((call.model, call.messages, call.parameters, call.metadata))
     except Exception:
         parameters, metadata = (_portable(each, link) for each in (call.parameters, call.metadata))
+    try:
         return link.dumps((call.model, call.messages, parameters, metadata))
+    except Exception as error:
+        raise InvalidTypeError(
+            "the messages to a model cannot be sent to its limits, which are in another process, "
+            f"because they cannot be pickled: {error_text(error)}"
+        ) from error
 
 
 def _portable(values: Mapping[str, Any], link: Link) -> dict[str, Any]:

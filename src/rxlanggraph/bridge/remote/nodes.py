@@ -7,15 +7,16 @@ taken in any thread, and would have to wait for all of them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rxlanggraph.bridge.reports import report_node
 from rxlanggraph.bridge.run import RunScope
 from rxlanggraph.executors.companions import Link
 from rxlanggraph.executors.payloads import dump_error, load_error
-from rxlanggraph.hooks import NodeStatus
+
+if TYPE_CHECKING:
+    from rxlanggraph.bridge.callbacks import NodeEnd
 
 __all__ = ["NodesHere", "NodesThere"]
 
@@ -27,7 +28,7 @@ class NodesHere:
         scope: That of the run.
     """
 
-    def __init__(self, scope: RunScope, _: Callable[[Any], None]) -> None:
+    def __init__(self, scope: RunScope, *_: object) -> None:
         assert scope.run is not None
         self._run = scope.run
         self._at_work: dict[int, str] = {}
@@ -86,14 +87,7 @@ class NodesThere:
         """See `NodeListener`."""
         self._link.tell((number.int, node))
 
-    def ended(
-        self,
-        number: UUID,
-        node: str,
-        status: NodeStatus,
-        error: BaseException | None,
-        begun: float,
-    ) -> None:
+    def ended(self, number: UUID, end: NodeEnd) -> None:
         """See `NodeListener`."""
-        dumped = None if error is None else dump_error(error, self._link.dumps)
-        self._link.tell((number.int, node, status, dumped, time.monotonic() - begun))
+        error = None if end.error is None else dump_error(end.error, self._link.dumps)
+        self._link.tell((number.int, end.node, end.status, error, time.monotonic() - end.begun))

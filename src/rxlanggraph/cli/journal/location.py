@@ -13,11 +13,12 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from rxlanggraph.cli.errors import CommandError
-from rxlanggraph.cli.passwords import read_password, warn_of_visible_password
+from rxlanggraph.cli.passwords import JOURNAL_PASSWORD, read_password, warn_of_visible_password
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.state.addresses import check_address, has_password, masked, with_password
 
 __all__ = [
+    "NAMESPACE",
     "JournalLocation",
     "journal_password",
     "make_private",
@@ -32,7 +33,9 @@ _NOT_A_FILE = re.compile(
     r"(sqlite|postgres(ql)?|rediss?|valkeys?|unix)(\+\w+)?:|[^/@]*:.*@", re.IGNORECASE | re.DOTALL
 )
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,56}")
-_VARIABLE = "RXLANGGRAPH_JOURNAL_PASSWORD"
+
+NAMESPACE = "journal:run"
+"""The namespace of a journal that has no name of its own on its server."""
 
 
 class JournalLocation(NamedTuple):
@@ -105,16 +108,15 @@ def _on_server(where: str) -> JournalLocation:
     exposes_password = has_password(url)
     if not exposes_password and (password := journal_password()):
         url = with_password(url, quote(password, safe=""))
-    return JournalLocation(name, url, f"journal:{run or 'run'}", None, exposes_password)
+    namespace = f"journal:{run}" if run else NAMESPACE
+    return JournalLocation(name, url, namespace, None, exposes_password)
 
 
 def _file(name: str, path: str) -> JournalLocation:
     if not path:
         raise CommandError(f"{name!r} does not name a journal: give the path of a file")
     absolute = Path(path).absolute()
-    return JournalLocation(
-        name, f"sqlite:///{quote(os.fsencode(absolute))}", "journal:run", absolute
-    )
+    return JournalLocation(name, f"sqlite:///{quote(os.fsencode(absolute))}", NAMESPACE, absolute)
 
 
 # -- secrets --------------------------------------------------------------------------------------
@@ -126,13 +128,13 @@ def journal_password() -> str | None:
     Raises:
         CommandError: It is set twice, or in a file that cannot be read.
     """
-    return read_password(_VARIABLE)
+    return read_password(JOURNAL_PASSWORD)
 
 
 def warn_of_password(*, exposes_password: bool) -> None:
     """Print a warning if the command line shows a password to all users of this machine."""
     if exposes_password:
-        warn_of_visible_password("journal", _VARIABLE)
+        warn_of_visible_password("journal", JOURNAL_PASSWORD)
 
 
 def make_private(path: Path | None) -> None:

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from rxlanggraph.cli.errors import CommandError, StateDownError
-from rxlanggraph.cli.journal.location import parse_location, warn_of_password
+from rxlanggraph.cli.journal.location import NAMESPACE, parse_location, warn_of_password
 from rxlanggraph.cli.journal.model import RUN
 from rxlanggraph.cli.journal.status_report import not_a_journal
-from rxlanggraph.cli.passwords import read_password, warn_of_visible_password
+from rxlanggraph.cli.passwords import STATE_PASSWORD, read_password, warn_of_visible_password
+from rxlanggraph.cli.stdio import print_stderr
 from rxlanggraph.errors import (
     InvalidArgumentError,
     InvalidTypeError,
@@ -41,7 +42,6 @@ _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _NOT_A_FILE: Final = re.compile(
     r"(sqlite|postgres(ql)?|rediss?|valkeys?|unix)(\+\w+)?:|[^/@]*:.*@", re.IGNORECASE | re.DOTALL
 )
-_VARIABLE: Final = "RXLANGGRAPH_STATE_PASSWORD"
 
 
 class StoreLocation(NamedTuple):
@@ -87,8 +87,8 @@ def parse_store(where: str, namespace: str) -> StoreLocation:
         raise CommandError(f"{name} does not name a state: {error}") from None
     url = where
     if has_password(where):
-        warn_of_visible_password("state", _VARIABLE)
-    elif password := read_password(_VARIABLE):
+        warn_of_visible_password("state", STATE_PASSWORD)
+    elif password := read_password(STATE_PASSWORD):
         url = with_password(where, quote(password, safe=""))
     return StoreLocation(name, url, namespace)
 
@@ -125,13 +125,34 @@ def in_state(location: StoreLocation, do: Callable[[State], Awaitable[_T]]) -> _
                 "'rxlanggraph state URL migrate'"
             )
         async with open_state(location.url, namespace=location.namespace) as state:
-            # Otherwise a wrong name would look like a journal without any line.
-            if location.is_journal and not (await state.get(RUN)).version:
-                raise not_a_journal(location.name)
+            # Otherwise a wrong name would look like a journal without any line, and a journal like
+            # a state with nothing in it. That may be what it is, beside the journal: no error.
+            if location.is_journal:
+                if not (await state.get(RUN)).version:
+                    raise not_a_journal(location.name)
+            elif await _has_only_journal(location, state):
+                print_stderr(f"the namespace {location.namespace!r} is empty; {_hint(location)}")
             return await do(state)
 
     with _state_errors(location):
         return asyncio.run(opened())
+
+
+async def _has_only_journal(location: StoreLocation, state: State) -> bool:
+    """Whether there is a journal, and nothing in the state itself."""
+    # In this order, as on Redis the last two look at every key of the server.
+    if await state.queues() or not await _has_journal(location):
+        return False
+    lists = (state.iter_keys(), state.iter_locks())
+    return not any([await anext(aiter(each), None) for each in lists])
+
+
+async def _has_journal(location: StoreLocation) -> bool:
+    version = await read_version(location.url, NAMESPACE)
+    if version is None or version.stored != version.needed:
+        return False  # opening it would create or migrate it
+    async with open_state(location.url, namespace=NAMESPACE) as journal:
+        return (await journal.get(RUN)).version != 0
 
 
 def version_of(location: StoreLocation, *, migrate: bool) -> SchemaVersion:
@@ -157,11 +178,20 @@ def version_of(location: StoreLocation, *, migrate: bool) -> SchemaVersion:
 async def _version(location: StoreLocation) -> SchemaVersion:
     version = await read_version(location.url, location.namespace)
     if version is None or version.stored is None:
+        is_beside = not location.is_journal and await _has_journal(location)
+        remedy = _hint(location) if is_beside else "check the URL and --namespace"
         raise CommandError(
             f"there is no state at {location.name}, or not in the namespace "
-            f"{location.namespace!r}: check the URL and --namespace"
+            f"{location.namespace!r}: {remedy}"
         )
     return version
+
+
+def _hint(location: StoreLocation) -> str:
+    return (
+        f"{location.name} is a journal, which is shown with --journal before it: rxlanggraph state "
+        "--journal URL COMMAND"
+    )
 
 
 @contextlib.contextmanager

@@ -26,9 +26,6 @@ __all__ = [
     "tasks_complete",
 ]
 
-# The set is cleared when it is full.
-_MAX_HOT_QUEUES: Final = 1_000
-
 _QUEUE: Final = "(SELECT id FROM rxlanggraph_queues WHERE namespace = ? AND name = ?)"
 _OF_QUEUE: Final = f"queue = {_QUEUE}"
 _READY: Final = (
@@ -114,9 +111,6 @@ _RENEW: Final = (
 
 def nothing_to_claim(session: SqliteSession, namespace: str, queue_name: str, *_: Any) -> bool:
     """Whether there is nothing to claim and nothing to sweep. Does not lock the file."""
-    # If the last claim has found a task, another one is likely: the check would be wasted.
-    if (namespace, queue_name) in session.hot_queues:
-        return False
     # One statement for both: between two, another process might make an overdue task ready.
     ((has_work,),) = session.query(
         _HAS_WORK, *(namespace, queue_name) * 2, session.transaction_time
@@ -140,9 +134,7 @@ def task_claim(
 def claim_in_one_statement(
     session: SqliteSession, namespace: str, queue_name: str, worker: str, lease: float
 ) -> Sequence[Any] | None:
-    """Return the row of the task; none if there is no work; None if there is something to sweep."""
-    if nothing_to_claim(session, namespace, queue_name):
-        return []
+    """Return the row of the task; None if there is no work, or something to sweep."""
     queue, now = (namespace, queue_name), session.transaction_time
     return _claimed(session, _CLAIM, queue, worker, lease, now)
 
@@ -156,9 +148,7 @@ def tasks_claim(  # noqa: PLR0917 - as backend.py calls it, and in PostgreSQL
     is_more = bool(is_overdue) and sweep(session, queue)
     ((chosen,),) = session.query(_MANY_READY, queue, count)
     if chosen == "[]":
-        session.hot_queues.discard((namespace, queue_name))
         return [(None,) * 6] if is_more else []
-    _mark_hot(session, (namespace, queue_name))
     session.query(_CLAIM_MANY, worker, next_number(session), now + lease, now, chosen)
     ((claimed,),) = session.query(_CLAIMED_MANY, chosen)
     return sorted(json.loads(claimed), key=itemgetter(-1))  # in the order of their tokens
@@ -175,8 +165,6 @@ def no_place_to_claim(  # noqa: PLR0917 - as `tasks_claim_within`
 ) -> bool:
     """Whether there is nothing to claim, or as many tasks are claimed as may be. Does not lock."""
     queue, now = (namespace, queue_name), session.transaction_time
-    if queue in session.hot_queues:
-        return False
     if nothing_to_claim(session, namespace, queue_name):
         return True
     ((is_full,),) = session.query(_IS_FULL, *queue, now, *queue, max_claimed, max_claimed)
@@ -197,7 +185,6 @@ def tasks_claim_within(  # noqa: PLR0917 - as backend.py calls it, and in Postgr
     is_more = sweep(session, queue)
     room = max_claimed - _count_claimed(session, queue, max_claimed)
     if not room:
-        session.hot_queues.discard((namespace, queue_name))
         return [(None,) * 6] if is_more else []
     return tasks_claim(session, namespace, queue_name, worker, lease, min(count, room))
 
@@ -216,18 +203,7 @@ def _claimed(
     *now: float,
 ) -> Sequence[Any] | None:
     moment = session.transaction_time
-    claimed = session.query(statement, worker, moment, moment + lease, *queue, *now)
-    if claimed:
-        _mark_hot(session, queue)
-    else:
-        session.hot_queues.discard(queue)
-    return claimed or None
-
-
-def _mark_hot(session: SqliteSession, queue: tuple[str, str]) -> None:
-    if len(session.hot_queues) >= _MAX_HOT_QUEUES:
-        session.hot_queues.clear()
-    session.hot_queues.add(queue)
+    return session.query(statement, worker, moment, moment + lease, *queue, *now) or None
 
 
 # -- with a token ----------------------------------------------------------------------------------

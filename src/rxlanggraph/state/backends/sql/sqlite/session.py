@@ -59,7 +59,8 @@ class Procedure(NamedTuple):
         body: Takes the session and the arguments; returns rows. Runs in a transaction, as the only
             writer of the file; other calls may share the transaction.
         is_noop: Whether there is nothing to do, so that the call returns no rows. Reads only, and
-            does not lock the file.
+            does not lock the file. Not asked if the last call for the same queue has returned rows:
+            another one is likely to, so asking would be wasted.
         single_statement: Tried first for a call that is alone: one statement, which is a
             transaction by itself. Returns None instead of rows if that is not enough.
         batchable: Whether it may share a transaction; False if it may take long.
@@ -72,6 +73,8 @@ class Procedure(NamedTuple):
 
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+# The set is cleared when it is full.
+_MAX_HOT_QUEUES: Final = 1_000
 
 
 class CommitError(Exception):
@@ -99,8 +102,6 @@ class SqliteSession(sqlite3.Connection):
         procedures: The procedures by name; set by `with_procedures`.
         transaction_time: The clock of the database (rule 2 of the contract); constant within a
             transaction.
-        hot_queues: The queues in which the last claim found a task: there, a claim skips the check
-            for work. An optimization only.
     """
 
     procedures: Mapping[str, Procedure]
@@ -110,7 +111,8 @@ class SqliteSession(sqlite3.Connection):
         # The files that this connection has, by their paths.
         self._files = {path: os.stat(path)}  # noqa: PTH116 - a Path's takes longer, at each check
         self.transaction_time = time.time()
-        self.hot_queues: set[Any] = set()
+        # Namespace and name of each queue in which the last claim has found a task.
+        self._hot_queues: set[Any] = set()
         self.create_function(
             "rxlanggraph_now", 0, lambda: self.transaction_time, deterministic=True
         )
@@ -141,37 +143,52 @@ class SqliteSession(sqlite3.Connection):
         """Execute the calls in one transaction; return the rows of each."""
         self.transaction_time = time.time()
         self.check_path()
-        if len(calls) == 1:
+        rows: list[Sequence[Any]] = [[] for _ in calls]
+        todo = {place: call for place, call in enumerate(calls) if not self._is_noop(call)}
+        if len(calls) == len(todo) == 1:
             done = self._try_single_statement(calls[0])
             if done is not None:
                 return [done]
-        rows: list[Sequence[Any]] = [[] for _ in calls]
-        todo = {place: call for place, call in enumerate(calls) if not self._is_noop(call)}
         if todo:
             with self.transaction():
                 for place, call in todo.items():
                     rows[place] = self.procedures[call.procedure].body(self, *call.arguments)
+                    self._note_work(call, rows[place])
         return rows
 
     def _is_noop(self, call: Call) -> bool:
         if not call.is_wanted:
             return True
         is_noop = self.procedures[call.procedure].is_noop
-        return is_noop is not None and is_noop(self, *call.arguments)
+        if is_noop is None or call.arguments[:2] in self._hot_queues:
+            return False
+        return is_noop(self, *call.arguments)
+
+    def _note_work(self, call: Call, rows: Sequence[Any]) -> None:
+        """Note whether a call that may have nothing to do has returned rows."""
+        if self.procedures[call.procedure].is_noop is None:
+            return
+        if not rows:
+            self._hot_queues.discard(call.arguments[:2])
+            return
+        if len(self._hot_queues) >= _MAX_HOT_QUEUES:
+            self._hot_queues.clear()
+        self._hot_queues.add(call.arguments[:2])
 
     def _try_single_statement(self, call: Call) -> Sequence[Any] | None:
         single_statement = self.procedures[call.procedure].single_statement
         if single_statement is None:
             return None
-        if not call.is_wanted:
-            return []
         try:
-            return single_statement(self, *call.arguments)
+            rows = single_statement(self, *call.arguments)
         except sqlite3.OperationalError as error:
             # A statement outside of a transaction commits itself, and may have failed in that.
             if error_code(error) == sqlite3.SQLITE_IOERR:
                 raise CommitError(str(error)) from error
             raise
+        if rows is not None:
+            self._note_work(call, rows)
+        return rows
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
