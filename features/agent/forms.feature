@@ -12,6 +12,7 @@ Feature: An agent takes requests, and gives answers, in the forms of LangChain a
       | a mapping of messages             | 1     |
       | a mapping with one message        | 1     |
       | a pair of role and content        | 1     |
+      | a mapping of pairs, read as JSON  | 2     |
       | a LangChain message               | 1     |
       | a mapping of role and content     | 1     |
 

@@ -51,6 +51,11 @@ Feature: An agent whose graph asks waits for an answer, and nothing of the run i
     Then its thread and its memory hold what they held before
     And the next request is answered, and the model sees no trace of the run before
 
+  Scenario: Cancelled at any await, a run leaves its thread as before until it has told its question
+    Given an agent over each kind of graph with tools, with each kind of saver
+    When its run is cancelled before each callback of the loop, until its question is told
+    Then its thread and its memory hold what they held before each time
+
   Scenario Outline: Through a bridge <who> that asks is interrupted, and a reply answers it
     Given an open bridge on its own loop
     And <who> over a graph with a tool that asks

@@ -123,3 +123,31 @@ Feature: Agents work in a pipeline like graphs, one for each thread if asked for
       | no agents          | InvalidArgumentError | max_agents            |
       | no factory         | InvalidTypeError     | agent_factory         |
       | a dict as its place | InvalidTypeError    | store or checkpointer |
+
+  Scenario Outline: The runtime context of a message reaches the graph of its agent: through <call>
+    Given an open bridge on its own loop
+    And a pool of agents over a graph that answers with its context
+    When the context is passed by <call>
+    Then the answer is the context
+
+    Examples:
+      | call                                   |
+      | bridge.invoke of the pool              |
+      | bridge.create_future_task of the agent |
+      | agent.run                              |
+      | agent.run_sync                         |
+      | agent.stream                           |
+      | agent.stream of tokens                 |
+
+  Scenario Outline: An argument that an agent cannot use is refused: <call>
+    Given an open bridge on its own loop
+    And a pool of agents over a graph that answers with its context
+    When an agent is given that argument by "<call>"
+    Then InvalidArgumentError is raised, which says "<words>"
+
+    Examples:
+      | call                                             | words                                       |
+      | bridge.invoke(pool, durability='exit')           | <AgentPool 'agents'>: an agent's graph gets |
+      | bridge.stream(pool, stream_mode='messages')      | give the agent itself a stream_mode         |
+      | run(BaseAgent('b').run('?', context=1))          | has no graph, and context is for one        |
+      | pool_agent.stream(context=1)                     | are for a stream with a request             |

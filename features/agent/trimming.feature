@@ -12,6 +12,12 @@ Feature: A memory with a bound forgets the oldest messages, and never splits a t
     Then words were counted less often than that
     And it shows the newest 20
 
+  Scenario: Words are counted a few times, however much has to go so that a long request has room
+    Given a memory of at most 1000 words
+    When a request of 800 words is followed by 999 answers of one word, and a request of one word
+    Then it shows both requests, with the newest 199 answers
+    And words were counted less than 50 times
+
   Scenario Outline: Bounded to <n>, <the memory> keeps tool calls and their results together
     Given <the memory> of at most <n> messages
     When a long conversation with tools is added turn by turn

@@ -75,3 +75,6 @@ Feature: A StreamMessage never changes
 
   Scenario: A failed result that is put on another thread keeps its error and its duration
     Then a failed result put on another thread is the same but for the thread
+
+  Scenario: The text of a failed result shows its error
+    Then the text of a failed result shows its status and its error

@@ -704,6 +704,61 @@ Feature: A run with a journal survives being killed: every line is answered exac
     And I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j"
     Then the exit status is 0
 
+  Scenario Outline: A line whose worker is killed <when> is on its thread once, and so are its steps
+    Given the file "threads.py"
+      """
+      import contextlib, operator, os
+      from typing import Annotated, TypedDict
+      from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+      from langgraph.graph import START, StateGraph
+
+      class State(TypedDict, total=False):
+          n: int
+          seen: Annotated[list, operator.add]
+
+      async def first(state):
+          return {"seen": [f"first {state['n']}"]}
+
+      async def second(state):
+          return {"seen": [f"second {state['n']}"]}
+
+      class DeadlySaver(AsyncSqliteSaver):
+          async def aput(self, config, checkpoint, metadata, new_versions):
+              saved = await super().aput(config, checkpoint, metadata, new_versions)
+              if metadata["step"] == <step> and not os.path.exists("killed"):
+                  open("killed", "w").close()
+                  os._exit(9)
+              return saved
+
+      @contextlib.asynccontextmanager
+      async def graph():
+          async with DeadlySaver.from_conn_string("threads.sqlite") as saver:
+              builder = StateGraph(State).add_node(first).add_node(second)
+              builder.add_edge(START, "first").add_edge("first", "second")
+              yield builder.compile(checkpointer=saver)
+      """
+    And the file "thread.jsonl"
+      """
+      {"n": 1, "who": "ada"}
+      {"n": 2, "who": "ada"}
+      {"n": 3, "who": "ada"}
+      """
+    When "rxlanggraph run threads.py:graph -i thread.jsonl -o out.jsonl --thread-key who --lease 0.3 --journal j --resume" dies 1 times
+    And I run "rxlanggraph run threads.py:graph -i thread.jsonl -o out.jsonl --thread-key who --journal j --resume"
+    Then the exit status is 0
+    And "out.jsonl" has these records in any order
+      | line | status | content.seen                                                          |
+      | 1    | ok     | ["first 1", "second 1"]                                               |
+      | 2    | ok     | ["first 1", "second 1", "first 2", "second 2"]                        |
+      | 3    | ok     | ["first 1", "second 1", "first 2", "second 2", "first 3", "second 3"] |
+
+    Examples: Line 2 begins with the checkpoint of step 3
+      | when                        | step |
+      | as an earlier line ends     | 2    |
+      | once its input is saved     | 3    |
+      | once its first step is done | 5    |
+      | once its last step is done  | 6    |
+
   Scenario: A graph whose checkpointer is only in memory gets a warning
     Given the file "remembering.py"
       """

@@ -98,6 +98,15 @@ Feature: The failures of a run can be diagnosed
       |                  |                      |
       | , with a journal | --journal run.sqlite |
 
+  Scenario: `rxlanggraph status` counts the same attempts as the record
+    Given the file "in.jsonl"
+      """
+      {"n": 0}
+      """
+    When I run "rxlanggraph run graphs.py:graph -i in.jsonl -o out.jsonl --retries 1 --journal run.sqlite"
+    And I run "rxlanggraph status run.sqlite"
+    Then the output has a row "1 error 2 * ValueError: no price for 0"
+
   Scenario: An exception that is raised again and again names its node once
     Given the file "in.jsonl"
       """

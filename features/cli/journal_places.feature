@@ -281,4 +281,5 @@ Feature: A journal is where its name says, and a file that is not a journal is l
       | arguments           | remedy                           |
       |                     | arguments are required: url      |
       | nowhere:            | the URL of a state must begin    |
+      | shared.db           | for a file write sqlite:///FILE  |
       | memory: nonsense    | no check has 'nonsense'          |

@@ -481,6 +481,47 @@ Feature: The command knows LangGraph projects: langgraph.json, .env, and what ma
       | TOML with a syntax error | --config  | c.toml   | tags = [}                          | is not TOML                                        | line 1, column 9    |
       | TOML with a wrong value | --config  | c.toml   | tags = "x"                         | tags is 'x'                                        | a list of strings   |
 
+  Scenario Outline: A graph that was compiled without a name has that of the project: <what>
+    Given the file "named.py"
+      """
+      from typing import TypedDict
+      from langgraph.graph import START, StateGraph
+      from rxlanggraph.bridge.run import current_run
+
+      class State(TypedDict, total=False):
+          n: int
+          name: str
+
+      async def look(state):
+          return {"name": current_run().label.split("'")[1]}
+
+      builder = StateGraph(State).add_node(look).add_edge(START, "look")
+      compiled = builder.compile()
+      own = builder.compile(name="own")
+
+      def factory():
+          return builder.compile()
+      """
+    And the file "langgraph.json"
+      """
+      {"graphs": {"desk": "./named.py:<graph>"}}
+      """
+    And the file "in.jsonl"
+      """
+      {"n": 1}
+      """
+    When I run "rxlanggraph run desk -i in.jsonl -o out.jsonl"
+    Then "out.jsonl" has these records in any order
+      | line | status | content.name |
+      | 1    | ok     | <name>       |
+
+    Examples:
+      | what                 | graph    | name |
+      | compiled             | compiled | desk |
+      | not compiled         | builder  | desk |
+      | of a factory         | factory  | desk |
+      | with a name it keeps | own      | own  |
+
   # -- real things that a factory opens -------------------------------------------------------------
 
   Scenario Outline: A factory may open a saver that belongs to the loop of its runs<with>

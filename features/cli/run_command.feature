@@ -50,7 +50,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
 
       class Unspeakable(Exception):
           def __str__(self):
-              raise RuntimeError
+              raise self.args[0]
 
       async def rich(content):
           if content["n"] == 1:
@@ -61,7 +61,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
               return object()
           if content["n"] == 4:
               return "\ud800"
-          raise Unspeakable
+          raise Unspeakable(RuntimeError if content["n"] == 5 else SystemExit)
 
       def asking(state: State) -> State:
           if state["n"]:
@@ -128,6 +128,7 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
       {"n": 3}
       {"n": 4}
       {"n": 5}
+      {"n": 6}
       """
     When I run "rxlanggraph run graphs.py:rich --input in.jsonl --ordered"
     Then the exit status is 1
@@ -138,7 +139,8 @@ Feature: rxlanggraph run takes a file of messages through a graph and loses none
     And the output's record of line 3 has the text "UnserializableResult" at "error.type"
     And the output's record of line 4 is "error": "cannot be written as JSON" and "surrogates"
     And the output's record of line 5 is "error": "its __str__ raised RuntimeError" and "its"
-    And the summary says "read 5: 2 ok, 3 failed" and "standard output"
+    And the output's record of line 6 is "error": "its __str__ raised SystemExit" and "its"
+    And the summary says "read 6: 2 ok, 4 failed" and "standard output"
 
   Scenario: A line whose graph asks is interrupted, with its questions; the next of its thread is refused
     Given the file "in.jsonl"

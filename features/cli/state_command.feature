@@ -61,7 +61,7 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
     Then it shows lines for task, queue, priority, state, attempts, worker, added, claimed, ended, item, result
     When "rxlanggraph state URL task lines nosuch" is run there
     Then the exit status is 1
-    And standard error says "has no task 'nosuch'"
+    And standard error says "has no task 'nosuch': see 'rxlanggraph state URL tasks lines'"
 
     Examples:
       | backend |
@@ -163,8 +163,9 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
     When "rxlanggraph state URL cancel lines COMPLETED" is run there
     Then the exit status is 1
     And standard output says "cancelled 0 tasks of lines"
-    When "rxlanggraph state URL requeue lines nosuch" is run there
+    When "rxlanggraph state URL requeue lines DEAD nosuch" is run there
     Then the exit status is 1
+    And standard error says "1 of the 2 ids named no such task: see 'rxlanggraph state URL tasks lines'"
     When "rxlanggraph state URL requeue lines" is run there
     Then the exit status is 2
     And standard error says "or give --all"

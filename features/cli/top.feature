@@ -203,7 +203,7 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
     Scenario: A page with another token ends it with an error
       When the screen is open, through a network
       And another page is served at the same address
-      Then it ends with an error that says "another one for each run"
+      Then it ends with an error that says "new for each run"
 
     Scenario: The end of the bridge is said, and what was last seen stays
       When a message waits on the thread "ada"

@@ -154,6 +154,11 @@ Feature: Hooks, limits, usage and lanes of a bridge apply to graphs in worker pr
     When that call waits for the limits, and the other node fails
     Then the call of the graph has ended with an error, and the model was not called
 
+  Scenario: A clock of limits that raises fails the call that would go, and the next one goes
+    Given a bridge whose limits have a clock that fails once, for the graph "asking" of models with 1 workers in this process
+    When messages with the numbers 0 and 1 call the model, the second one behind the first
+    Then the first one has the KeyError of the clock, and the other one its result
+
   Scenario: A call of which not all parameters can be pickled is described by the others
     Given a bridge whose limits have a key that notes the parameters, for the graph "asking_with_a_tool" of models with 1 workers in this process
     When a message calls the model

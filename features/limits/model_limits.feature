@@ -52,6 +52,10 @@ Feature: Calls of models keep to the limits of their providers
       | 200    | x-ratelimit-remaining-requests: 5; x-ratelimit-reset-requests: 12s         | 0       |
       | 500    | retry-after: 30                                                            | 0       |
       | 503    | server: nothing                                                            | 0       |
+      | 429    | retry-after: 1e300                                                         | 2592000 |
+      | 429    | retry-after: Fri, 31 Dec 9999 23:59:59 GMT                                 | 2592000 |
+      | 503    | retry-after: Mon, 01 Jan 99999999999999999999 00:00:00 GMT                 | 0       |
+      | 200    | x-ratelimit-remaining: 0; x-ratelimit-reset: Mon, 01 Jan 2024 00:00:00 +99999999999999999999 | 0 |
 
   @once
   Scenario: A provider that refuses without saying for how long is left alone for longer each time
@@ -227,6 +231,29 @@ Feature: Calls of models keep to the limits of their providers
       | An error whose headers are a number    | an error whose headers are a number    |
       | An error whose status is a text        | an error whose status is a text        |
 
+  Scenario Outline: A clock that raises fails a call that is <ended>, and the call is over
+    Given a provider that allows 1000 requests a minute, counted by a sliding window
+    And a bridge in virtual time that allows 1 call at once, with a clock that raises
+    When a message calls a model that is <ended>, in an async node and in a sync node
+    Then both messages have failed with the exception of the clock, and no call is under way
+
+    Examples:
+      | ended    |
+      | answered |
+      | refused  |
+
+  @once
+  Scenario Outline: An answer of at most <most> tokens is taken for one of any length
+    Given a provider that allows 10000 tokens a minute, counted by a sliding window
+    And a bridge in virtual time that knows this limit
+    When 40 calls ask for answers of at most <most> tokens, and get 500
+    Then none is refused
+
+    Examples:
+      | most |
+      | -1   |
+      | 0    |
+
   @once
   Scenario Outline: A function that counts <what> tokens fails the call
     Given a provider that allows 1000 tokens a minute, counted by a sliding window
@@ -268,6 +295,11 @@ Feature: Calls of models keep to the limits of their providers
   Scenario: A bucket that is refilled evenly keeps to a sliding window
     Then random requests to a bucket keep to a sliding window
 
+  @once
+  Scenario: After a clock that was an hour ahead is put right, calls need not wait for that hour
+    When a window of one request in 60 s is used at 3600 s, and again at 5 s
+    Then there was room for both, and at 6 s one has to wait for a minute
+
   # -- arguments
 
   @once
@@ -290,8 +322,13 @@ Feature: Calls of models keep to the limits of their providers
   Scenario: Of 10,000 keys that nothing uses any more, one is forgotten for each new one
     When calls of 10001 keys ask for their limits
     Then there are figures of 10000 keys, and none of the first key
-    When calls of 10001 keys ask for their limits, each after the pause that refused the one before
-    Then there are figures of 10000 keys, and none of the first key
+
+  @once
+  Scenario: Of more than 10,000 keys those are forgotten whose calls count no more, and no others
+    When calls of 10100 keys are made, and refused for a second
+    Then there are figures of 10100 keys, as all of them count
+    When a minute has passed, and calls of 10100 other keys are made
+    Then there are figures of 10100 keys, and none of the first ones
 
   Scenario: A key that is not a string fails the call, in coroutines and in threads
     Given a provider that allows 1000 requests a minute, counted by a sliding window

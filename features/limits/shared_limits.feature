@@ -62,6 +62,13 @@ Feature: Processes that share their limits in a state have one limit together
     When the state has not answered for a minute, and a message calls the model in a sync node
     Then the message has failed with a StateUnavailableError
 
+  @once
+  Scenario: A state that did not answer an hour ago has a minute to answer, as any other
+    Given a provider that allows 600 requests a minute, counted by a sliding window
+    And two bridges in virtual time that know this limit, and share it in a state
+    When the state does not answer a call, which is cancelled, and an hour later not the next one
+    Then that one has its answer within 2 s, as the state answers again
+
   Scenario: A run that is cancelled while the state answers leaves nothing behind
     Given a provider that allows 600 requests a minute, counted by a sliding window
     And an open bridge whose limits are in a state on another loop

@@ -133,6 +133,7 @@ Feature: In virtual time pipelines are tested without waiting, and always happen
       | A worker thread that is stuck      | a worker thread that is stuck      | DeadlockError     | stuck.wait(          |
       | A run, on a running loop           | a run, on a running loop           | BlockingCallError | bridge.run(...)      |
       | A stream, on a running loop        | a stream, on a running loop        | BlockingCallError | bridge.run(...)      |
+      | A stream, by RxPY's run            | a stream, by RxPY's run            | BlockingCallError | bridge.run(source)   |
       | A coroutine, in a worker thread    | a coroutine, in a worker thread    | BlockingCallError | another thread       |
       | A coroutine, on a running loop     | a coroutine, on a running loop     | BlockingCallError | bridge.run(...)      |
       | A coroutine, once it is closed     | a coroutine, once it is closed     | BridgeClosedError | is closed            |

@@ -165,17 +165,22 @@ Feature: invoke keeps the Rx contract, whatever thread a result comes from
 
   # -- a subscriber that raises
 
-  Scenario Outline: An on_next that raises behind <operator> is logged by concurrent.futures, not raised into the loop
+  Scenario Outline: An on_next that raises behind <operator> is logged, not raised into the loop
     Given an open bridge on its own loop
     When a subscriber raises at its 2nd of 5 results, behind <operator>
-    Then "exception calling callback" was logged with that error
+    Then "<message>" was logged with that error
     And the registry becomes idle
     And the bridge answers the next message
 
     Examples:
-      | operator        |
-      | RxPY's flat_map |
-      | invoke          |
+      | operator        | message                                                                                                                   |
+      | RxPY's flat_map | exception calling callback                                                                                                |
+      | invoke          | raised: its subscription has ended, and its runs are cancelled; catch exceptions in the observer, and give it an on_error |
+
+  Scenario: A failed run without an on_error is logged with the remedy
+    Given an open bridge on its own loop
+    When a message fails behind invoke, and the subscriber has no on_error
+    Then "give it an on_error" was logged with that error
 
   # -- operators and schedulers around it
 

@@ -351,7 +351,7 @@ def error_text(error: BaseException) -> str:
     """Return the text of an exception, even if its ``__str__`` fails."""
     try:
         return encodable(str(error))
-    except Exception as second:
+    except (Exception, SystemExit) as second:  # the user's: the end of a run, not of the process
         return f"(its __str__ raised {type(second).__name__})"
 
 

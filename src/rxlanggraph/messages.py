@@ -196,9 +196,14 @@ class StreamMessage:
         ids = [interrupt.id for interrupt in self.interrupts]
         if interrupt_id is None and len(ids) == 1:
             interrupt_id = ids[0]
+        if not ids:
+            raise InvalidArgumentError(
+                f"{self!r} asks nothing; reply to results with interrupts, and send None to "
+                "continue from a breakpoint"
+            )
         if interrupt_id not in ids:
-            known = ", ".join(map(repr, ids)) or "none: send None to continue from a breakpoint"
             which = "interrupt_id" if interrupt_id is None else f"interrupt_id {interrupt_id!r}"
+            known = ", ".join(map(repr, ids))
             raise InvalidArgumentError(f"{which} must be a question of {self!r}; it has {known}")
         from langgraph.types import Command  # noqa: PLC0415 - not imported with this package
 
@@ -227,9 +232,11 @@ class StreamMessage:
         return hash(self._id)
 
     def __repr__(self) -> str:
-        """Content, thread, id, and of a result the status."""
+        """Content, thread, id, and of a result the status and the error."""
         thread = "" if self._thread_id is None else f", thread_id={self._thread_id!r}"
         status = "" if self._source is None else f", status={self._status!r}"
+        if self._error is not None:
+            status += f", error={self._error!r}"
         what = self._described()
         return f"StreamMessage({self._content!r}{thread}, id={self._id!r}{status}{what})"
 

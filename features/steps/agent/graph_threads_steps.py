@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 
 from rxlanggraph.agent import BaseAgent
 from rxlanggraph.agent.output.queue import OutputQueue
-from rxlanggraph.errors import AgentError
+from rxlanggraph.errors import AgentError, AgentInterruptedError
 from support.agent.agent_providers import Refused, provider
 from support.agent.agent_threads import BEFORE, check_answers, check_holds, do_all, use_tool
 from support.agent.agent_tools import (
@@ -172,6 +172,21 @@ def its_run_is_cancelled_before_each_callback(context: Context) -> None:
                 assert task.result() == "re: did it", task
                 return
             assert task.cancelled(), task
+            await check_holds([])(asked)
+
+    context.doings += [cancel_anywhere]
+
+
+@when("its run is cancelled before each callback of the loop, until its question is told")
+def its_run_is_cancelled_until_its_question_is_told(context: Context) -> None:
+    async def cancel_anywhere(asked: Asked) -> None:
+        for number in itertools.count():
+            task = asyncio.create_task(asked.ask("use the tool: ask"))
+            with calling_before_callback(number, task.cancel):
+                await asyncio.wait([task])
+            if not task.cancelled():
+                assert isinstance(task.exception(), AgentInterruptedError), task
+                return
             await check_holds([])(asked)
 
     context.doings += [cancel_anywhere]

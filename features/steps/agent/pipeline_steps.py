@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import reactivex as rx
 from behave import given, then, when
 from behave.runner import Context
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.runtime import Runtime
 from langgraph.store.memory import InMemoryStore
 from reactivex import operators as ops
 
@@ -331,3 +334,50 @@ def the_pool_itself_is_asked(context: Context, config: str) -> None:
 @then("it has answered")
 def step_it_has_answered(context: Context) -> None:
     assert context.answer == 0, context.answer
+
+
+# -- LangGraph's arguments -------------------------------------------------------------------------
+
+
+@given("a pool of agents over a graph that answers with its context")
+def step_a_pool_of_agents_over_a_graph_that_answers_with_its_context(context: Context) -> None:
+    async def answer(_state: MessagesState, runtime: Runtime[str]) -> dict[str, Any]:
+        return {"messages": [("ai", runtime.context)]}
+
+    graph = StateGraph(MessagesState, context_schema=str).add_node(answer)
+    compiled = graph.add_edge(START, "answer").compile()
+    context.pool = AgentPool(lambda thread: BaseAgent(thread, graph=compiled))
+    context.agent = BaseAgent("ada", graph=compiled)
+
+
+@when("the context is passed by {call}")
+def step_the_context_is_passed_by_call(context: Context, call: str) -> None:
+    bridge, pool, agent, given = context.bridge, context.pool, context.agent, {"context": "blue"}
+
+    async def streamed(**arguments: Any) -> Any:
+        return [item async for item in agent.stream("?", **given, **arguments)][-1]
+
+    calls: dict[str, Callable[[], Any]] = {
+        "bridge.invoke of the pool": lambda: (
+            rx.of(StreamMessage("?", "ada")).pipe(bridge.invoke(pool, **given)).run().content
+        ),
+        "bridge.create_future_task of the agent": lambda: (
+            bridge.create_future_task(agent, "?", **given).result().content
+        ),
+        "agent.run": lambda: run(agent.run("?", **given)),
+        "agent.run_sync": lambda: agent.run_sync("?", **given),
+        "agent.stream": lambda: run(streamed()),
+        "agent.stream of tokens": lambda: run(streamed(stream_mode="messages")),
+    }
+    context.answer = calls[call]()
+
+
+@then("the answer is the context")
+def step_the_answer_is_the_context(context: Context) -> None:
+    assert context.answer == "blue", context.answer
+
+
+@when('an agent is given that argument by "{call}"')
+def step_an_agent_is_given_that_argument_by_call(context: Context, call: str) -> None:
+    names = {"BaseAgent": BaseAgent, "bridge": context.bridge, "pool": context.pool, "run": run}
+    context.error = error_of(lambda: eval(call, {**names, "pool_agent": context.agent}))

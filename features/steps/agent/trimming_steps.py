@@ -96,6 +96,24 @@ def step_count_messages_of_5_words_are_added_one_by_one_unseen(
         context.memory.add(message)
 
 
+@when("a request of 800 words is followed by 999 answers of one word, and a request of one word")
+def step_a_request_of_800_words_is_followed_by_999_answers(context: Context) -> None:
+    answers = [Message("assistant", str(number)) for number in range(999)]
+    context.added = [user("word " * 800), *answers, user("now")]
+    context.memory.load(context.added)
+
+
+@then("it shows both requests, with the newest 199 answers")
+def step_it_shows_both_requests_with_the_newest_199_answers(context: Context) -> None:
+    shown = list(context.memory.get_messages())
+    assert shown == [context.added[0], *context.added[-200:]], texts(shown)
+
+
+@then("words were counted less than 50 times")
+def step_words_were_counted_less_than_50_times(context: Context) -> None:
+    assert context.words.counted < 50, context.words.counted
+
+
 @then("words were counted less often than that")
 def step_words_were_counted_less_often_than_that(context: Context) -> None:
     assert 0 < context.words.counted < len(context.added), context.words.counted

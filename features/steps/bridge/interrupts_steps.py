@@ -525,7 +525,7 @@ def step_reply_without_an_id_with_an_unknown_id_and_on(context: Context) -> None
     refusals: list[tuple[StreamMessage, Any, str]] = [
         (asks, None, first),
         (asks, "0" * 32, second),
-        (StreamMessage("hello"), None, "send None to continue from a breakpoint"),
+        (StreamMessage("hello"), None, "asks nothing; reply to results with interrupts"),
     ]
     for message, interrupt_id, remedy in refusals:
         try:

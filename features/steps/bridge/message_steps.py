@@ -217,3 +217,10 @@ def step_a_failed_result_put_on_another_thread_is_the_same_but_for(context: Cont
     result = failed_result()
     moved = result.replace(thread_id="another")
     assert fields(moved) == {**fields(result), "thread_id": "another"}, moved
+
+
+@then("the text of a failed result shows its status and its error")
+def step_the_text_of_a_failed_result_shows_its_status_and_its_error(context: Context) -> None:
+    sent = StreamMessage("hello", "ada")
+    failed = StreamMessage(None, "ada", source=sent, status="error", error=ValueError("no"))
+    assert "status='error', error=ValueError('no')" in repr(failed), failed

@@ -433,6 +433,40 @@ def step_a_bridge_whose_limits_have_a_key_that_fails(
 
 
 @given(
+    "a bridge whose limits have a clock that fails once, "
+    'for the graph "{graph}" of models with {n:d} workers {where}'
+)
+def step_a_bridge_whose_limits_have_a_clock_that_fails_once(
+    context: Context, graph: str, n: int, where: str
+) -> None:
+    fails = [1]
+
+    def time() -> float:
+        if fails:
+            fails.pop()
+            raise KeyError("no time for it")
+        return 0.0
+
+    limits = Limits(ModelLimit(concurrency=1), time=time)
+    open_accompanied(context, graph, n, where, limits=limits)
+
+
+@when("messages with the numbers 0 and 1 call the model, the second one behind the first")
+def step_messages_0_and_1_call_the_model_the_second_one_behind_the_first(context: Context) -> None:
+    context.results = [
+        context.bridge.create_future_task(context.graph, {"n": n}, errors="emit").result(LIMIT)
+        for n in range(2)
+    ]
+
+
+@then("the first one has the KeyError of the clock, and the other one its result")
+def step_the_first_one_has_the_keyerror_of_the_clock(context: Context) -> None:
+    first, second = context.results
+    check_error(first.error, "KeyError", "no time for it")
+    assert second.status == "ok", second
+
+
+@given(
     "a bridge whose limits have a key that notes the parameters, "
     'for the graph "{graph}" of models with {n:d} workers {where}'
 )

@@ -12,7 +12,6 @@ import random
 import weakref
 from collections import deque
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -24,8 +23,10 @@ from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
 from rxlanggraph import RunTimeoutError, RxPyLangGraphBridge, StreamMessage, errors
 from rxlanggraph.limits import Limits, ModelCall, ModelLimit, is_transient
-from rxlanggraph.limits.gate import Refusal, Ticket
+from rxlanggraph.limits.gate import Refusal
+from rxlanggraph.limits.limiter import ticket_for
 from rxlanggraph.limits.signals import status_of
+from rxlanggraph.limits.windows import Window
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import make_bridge
 from support.concurrency import forks
@@ -603,6 +604,52 @@ def step_the_message_has_failed_with_that_both_times(context: Context) -> None:
     idle(context)
 
 
+class ClockError(Exception):
+    """What a clock has raised."""
+
+
+@given("a bridge in virtual time that allows 1 call at once, with a clock that raises")
+def step_a_bridge_in_virtual_time_with_a_clock_that_raises(context: Context) -> None:
+    def time() -> float:
+        raise ClockError
+
+    virtual(context, ModelLimit(concurrency=1))
+    context.limits.time = time
+
+
+@when("a message calls a model that is {ended}, in an async node and in a sync node")
+def step_a_message_calls_a_model_that_is(context: Context, ended: str) -> None:
+    asked = model(context)
+    if ended == "refused":
+        context.provider.script["small"] = deque([(429, {"retry-after": "5"})] * 2)
+    context.results = [
+        send(context, asked, [SHORT], graph=NODES[node](asked))[0]
+        for node in ("an async node", "a sync node")
+    ]
+
+
+@then("both messages have failed with the exception of the clock, and no call is under way")
+def step_both_messages_have_failed_with_the_exception_of_the_clock(context: Context) -> None:
+    assert [type(each.error) for each in context.results] == [ClockError] * 2, context.results
+    idle(context)
+
+
+@when("40 calls ask for answers of at most {most:d} tokens, and get 500")
+def step_40_calls_ask_for_answers_of_at_most(context: Context, most: int) -> None:
+    asked = model(context)
+
+    async def node(state: Text) -> dict[str, str]:
+        await asked.ainvoke(state["text"], max_tokens=most)
+        return {}
+
+    send(context, asked, ["10 510"] * 40, graph=graph_of_node(node))
+
+
+@then("none is refused")
+def step_none_is_refused(context: Context) -> None:
+    assert context.provider.statuses() == [200] * 40, context.provider.statuses()
+
+
 @given("a bridge in virtual time whose function counts {what} tokens")
 def step_a_bridge_in_virtual_time_whose_function_counts(context: Context, what: str) -> None:
     number: Any = {"negative": -1, "half": 0.5, "no": None}[what]
@@ -662,8 +709,11 @@ def step_20_messages_are_answered_while_the_collector_is_off(context: Context) -
         if error is not None:
             kept.append(weakref.ref(error))
     del run, runs, error
-    # Once another run has ended, the loop has left the last step of these.
-    context.bridge.create_future_task(lambda _: None, None).result(LIMIT)
+    assert context.bridge.registry.wait_idle(LIMIT)
+    for _ in range(2):  # the loop may not have left yet what has ended the last run
+        turned = Gate()
+        context.bridge._engine.inbox.loop.call_soon_threadsafe(turned.open)
+        turned.wait()
     context.kept = kept
 
 
@@ -719,6 +769,18 @@ def step_random_requests_to_a_bucket_keep(context: Context) -> None:
     check_bucket()
 
 
+@when("a window of one request in 60 s is used at 3600 s, and again at 5 s")
+def step_a_window_of_one_request_is_used(context: Context) -> None:
+    window = Window(1, None, 60.0)
+    context.delays = [window.reserve(0, time)[1] for time in (3600.0, 5.0, 6.0)]
+
+
+@then("there was room for both, and at 6 s one has to wait for a minute")
+def step_there_was_room_for_both(context: Context) -> None:
+    first, second, third = context.delays
+    assert (first, second) == (0.0, 0.0) and 59 <= third <= 62, context.delays
+
+
 # -- arguments ---------------------------------------------------------------------------------
 
 WRONG: dict[str, Callable[[], object]] = {
@@ -759,25 +821,54 @@ def step_calls_of_count_keys_ask_for_their_limits(context: Context, count: int) 
         assert context.limits.gate_of(call) is not None
 
 
-@when(
-    "calls of {count:d} keys ask for their limits, each after the pause that refused the one before"
-)
-def step_calls_of_keys_ask_after_the_pause_that_refused_the_one(
-    context: Context, count: int
-) -> None:
-    context.limits = Limits(ModelLimit(), key=lambda call: call.model)
-    clock: Any = SimpleNamespace(now=itertools.count(0.0, 60.0).__next__)
-    for number in range(count):
-        call = ModelCall(f"model {number}", [], {}, {}, StreamMessage(number))
-        gate = context.limits.gate_of(call)
-        ticket = Ticket(clock, None, 0, None, inner=False)
-        gate.enter_nowait(ticket)
-        gate.failed(ticket, 0, Refusal(1.0, insists=True))
-
-
 @then("there are figures of {count:d} keys, and none of the first key")
 def step_there_are_figures_of_count_keys_and_none_of_the_first(
     context: Context, count: int
 ) -> None:
     figures = context.limits.statistics()
     assert len(figures) == count and "model 0" not in figures, len(figures)
+
+
+class HandClock:
+    """A clock that is set by hand."""
+
+    time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def gate(self) -> Any:
+        raise AssertionError("nothing waits by this clock")
+
+
+def call_and_refuse(context: Context, count: int, name: str) -> None:
+    for number in range(count):
+        call = ModelCall(f"{name} {number}", [], {}, {}, StreamMessage(number))
+        gate = context.limits.gate_of(call)
+        ticket = ticket_for(call, gate.limit, None, context.clock, None, inner=False)
+        gate.enter_nowait(ticket)
+        gate.failed(ticket, 0, Refusal(1.0, insists=True))
+
+
+@when("calls of {count:d} keys are made, and refused for a second")
+def step_calls_of_keys_are_made_and_refused_for_a_second(context: Context, count: int) -> None:
+    context.limits, context.clock = Limits(ModelLimit(requests=1)), HandClock()
+    call_and_refuse(context, count, "first")
+
+
+@when("a minute has passed, and calls of {count:d} other keys are made")
+def step_a_minute_has_passed_and_calls_of_other_keys_are_made(context: Context, count: int) -> None:
+    context.clock.time += 62
+    call_and_refuse(context, count, "other")
+
+
+@then("there are figures of {count:d} keys, as all of them count")
+def step_there_are_figures_of_keys_as_all_of_them_count(context: Context, count: int) -> None:
+    assert len(context.limits.statistics()) == count, len(context.limits.statistics())
+
+
+@then("there are figures of {count:d} keys, and none of the first ones")
+def step_there_are_figures_of_keys_and_none_of_the_first_ones(context: Context, count: int) -> None:
+    figures = context.limits.statistics()
+    first = [key for key in figures if key.startswith("first")]
+    assert len(figures) == count and first == [], (len(figures), len(first))

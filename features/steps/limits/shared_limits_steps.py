@@ -327,6 +327,40 @@ def step_the_message_has_failed_with_a(context: Context) -> None:
     assert len(context.provider.log) == 1
 
 
+@when("the state does not answer a call, which is cancelled, and an hour later not the next one")
+def step_the_state_does_not_answer_a_call(context: Context) -> None:
+    bridge = context.bridges[0]
+    state = bridge.limits._state
+    get, silent = state.get, [1, 1]
+
+    async def get_later(key: str) -> Any:
+        if silent and (len(silent) == 2 or bridge.time() >= 3600):
+            silent.pop()
+            raise errors.StateUnavailableError("away")
+        return await get(key)
+
+    graph = NODES["an async node"](model(context))
+
+    async def main() -> None:
+        state.get = get_later
+        first = bridge.create_future_task(graph, {"text": SHORT})
+        await asyncio.sleep(0.5)
+        first.cancel()
+        await asyncio.sleep(3600)
+        context.result = await bridge.create_future_task(graph, {"text": SHORT}, errors="emit")
+        assert not silent
+        del state.get
+
+    bridge.run(main())
+
+
+@then("that one has its answer within 2 s, as the state answers again")
+def step_that_one_has_its_answer_within_2_s(context: Context) -> None:
+    assert context.result.error is None, context.result.error
+    (time,) = context.provider.times()
+    assert 3600 < time <= 3602.5, time
+
+
 @when("40 messages are cancelled while they ask the state")
 def step_40_messages_are_cancelled_while_they_ask_the_state(context: Context) -> None:
     held = Gate()

@@ -321,6 +321,7 @@ WAITS: dict[str, Callable[[Any], Any]] = {
     "a run, on a running loop": on_running_loop(lambda bridge: run_for(bridge, 1).result()),
     "a coroutine, on a running loop": on_running_loop(lambda bridge: bridge.run(asyncio.sleep(0))),
     "a stream, on a running loop": lambda bridge: asyncio.run(stream_on_running_loop(bridge)),
+    "a stream, by RxPY's run": lambda bridge: rx.of(1).pipe(bridge.invoke(forever)).run(),
     "a coroutine, in a worker thread": coroutine_in_thread,
     "a coroutine, once it is closed": once_closed,
     "a scheduler that is none": lambda _: VirtualBridge(rx),  # type: ignore[arg-type]

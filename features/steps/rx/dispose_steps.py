@@ -212,7 +212,8 @@ def step_count_threads_emit_each_messages_each_into_one_stream(
 def step_a_subscriber_raises_at_its_2nd_of_5_results_behind(
     context: Context, operator: str
 ) -> None:
-    context.records, context.log = listen(context, "concurrent.futures"), Log()
+    logger = "rxlanggraph" if operator == "invoke" else "concurrent.futures"
+    context.records, context.log = listen(context, logger), Log()
     graph = graph_of(context.work, "an async function")
     stage = {
         "RxPY's flat_map": ops.flat_map(
@@ -230,11 +231,20 @@ def step_a_subscriber_raises_at_its_2nd_of_5_results_behind(
     source.pipe(stage).subscribe(on_next, context.log.add)
 
 
-@then('"exception calling callback" was logged with that error')
-def step_exception_calling_callback_was_logged_with_that_error(context: Context) -> None:
+@when("a message fails behind invoke, and the subscriber has no on_error")
+def step_a_message_fails_behind_invoke_and_the_subscriber_has_no(context: Context) -> None:
+    async def fail(content: Any) -> None:
+        raise ZeroDivisionError(content)
+
+    context.records = listen(context, "rxlanggraph")
+    reactivex.of("the graph's own").pipe(context.bridge.invoke(fail)).subscribe()
+
+
+@then('"{message}" was logged with that error')
+def step_message_was_logged_with_that_error(context: Context, message: str) -> None:
     assert context.bridge.registry.wait_idle(LIMIT)
     (record,) = context.records
-    assert record.getMessage().startswith("exception calling callback"), record
+    assert message in record.getMessage(), record.getMessage()
     assert isinstance(record.exc_info[1], ZeroDivisionError), record.exc_info
 
 

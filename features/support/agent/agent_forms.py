@@ -22,6 +22,7 @@ REQUESTS: dict[str, Any] = {
     "a mapping of messages": {"messages": [("user", "hello")]},
     "a mapping with one message": {"messages": HumanMessage("hello")},
     "a pair of role and content": ("user", "hello"),
+    "a mapping of pairs, read as JSON": {"messages": [["user", "before"], ["user", "hello"]]},
     "a LangChain message": HumanMessage("hello"),
     "a mapping of role and content": {"role": "user", "content": "hello"},
 }

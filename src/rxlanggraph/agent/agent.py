@@ -267,6 +267,7 @@ class BaseAgent:
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        context: Any = None,
     ) -> RunStream: ...
 
     def stream(
@@ -278,6 +279,7 @@ class BaseAgent:
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
         stream_mode: StreamMode | Sequence[StreamMode] | None = None,
+        context: Any = None,
     ) -> OutputStream[Any] | RunStream:
         """Iterate over the output, ``async for``, until the end of a run.
 
@@ -298,16 +300,17 @@ class BaseAgent:
             stream_mode: With a request: the mode, or modes, of the chunks that the run puts out
                 before its answer, ``"messages"`` for the tokens of chat models. None takes the
                 agent's. The run waits while 16 items are unread.
+            context: With a request, as for `run`.
 
         Raises:
             InvalidArgumentError: ``timeout`` is out of range, or an argument is given that belongs
                 to the other kind of stream.
         """
         if request is _NO_REQUEST:
-            if on_busy != "raise" or reset or stream_mode is not None:
+            if on_busy != "raise" or reset or stream_mode is not None or context is not None:
                 raise InvalidArgumentError(
-                    "on_busy, reset and stream_mode are for a stream with a request; leave them "
-                    "out, or pass one"
+                    "on_busy, reset, stream_mode and context are for a stream with a request; "
+                    "leave them out, or pass one"
                 )
             return self.output_queue.stream(timeout, broadcast=broadcast)
         if broadcast:
@@ -318,9 +321,8 @@ class BaseAgent:
         modes = self.stream_mode if stream_mode is None else self._checked_modes(stream_mode)
 
         def run(output: OutputQueue[Any]) -> Coroutine[Any, Any, object]:
-            return self._enter(
-                AgentRun(self, request, output=output, modes=modes), seconds, on_busy, reset=reset
-            )
+            made = AgentRun(self, request, output=output, modes=modes, context=context)
+            return self._enter(made, seconds, on_busy, reset=reset)
 
         return RunStream(run, branch_of(self.output_queue))
 
@@ -352,6 +354,7 @@ class BaseAgent:
         *,
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
+        context: Any = None,
     ) -> Any:
         """Answer ``request``: call `step` until it returns something other than None.
 
@@ -370,6 +373,7 @@ class BaseAgent:
             timeout: Seconds, including the wait for earlier runs; None takes the agent's.
             on_busy: With another run active, ``"raise"`` an error, or ``"enqueue"``: wait for it.
             reset: Leave ERROR first. An agent in ERROR still works, but keeps showing ERROR.
+            context: LangGraph's runtime context, for the agent's graph.
 
         Returns:
             What the last step returned; None after ``max_steps`` that returned None.
@@ -380,12 +384,13 @@ class BaseAgent:
                 The agent is not in ERROR; an answer continues the run, another request drops it.
             StaleResumeError: The request answers a question that is not pending.
             RunTimeoutError: The time was up.
-            InvalidArgumentError: ``timeout`` or ``on_busy`` is out of range.
+            InvalidArgumentError: ``timeout`` or ``on_busy`` is out of range, or the agent has no
+                graph for the ``context``.
             InvalidTypeError: ``request`` should be a message, and is not; the agent is in ERROR.
             Exception: Whatever `step` raised; the agent is then in ERROR.
         """
         seconds = self.timeout if timeout is None else check_timeout(timeout)
-        run = AgentRun(self, request, modes=self.stream_mode)
+        run = AgentRun(self, request, modes=self.stream_mode, context=context)
         return await self._enter(run, seconds, on_busy, reset=reset)
 
     def run_sync(
@@ -395,6 +400,7 @@ class BaseAgent:
         *,
         on_busy: BusyPolicy = "raise",
         reset: bool = False,
+        context: Any = None,
     ) -> Any:
         """Sync form of `run`, for a thread without a loop: uses a loop of its own. Blocks.
 
@@ -411,13 +417,16 @@ class BaseAgent:
             raise BlockingCallError(
                 "run_sync() would block the event loop of this thread; use 'await agent.run()'"
             )
-        return asyncio.run(self.run(request, timeout, on_busy=on_busy, reset=reset))
+        return asyncio.run(
+            self.run(request, timeout, on_busy=on_busy, reset=reset, context=context)
+        )
 
     async def ainvoke(
         self,
         input: Any,  # noqa: A002 - as LangGraph has it
         config: RunnableConfig | None = None,
         *,
+        context: Any = None,
         reset: bool = False,
     ) -> Any:
         """Answer ``input`` after the runs before it: what makes ``bridge.invoke(agent)`` work.
@@ -428,14 +437,16 @@ class BaseAgent:
             input: The request.
             config: LangGraph's config: passed to the graph or the Runnable that answers. If it has
                 no ``thread_id``, the agent's name is used.
+            context: LangGraph's runtime context, for the agent's graph.
             reset: Leave ERROR first.
 
         Raises:
-            InvalidArgumentError: ``config`` names two threads.
+            InvalidArgumentError: ``config`` names two threads, or the agent has no graph for the
+                ``context``.
             InvalidTypeError: ``config`` is not a mapping, or its ``thread_id`` is not a string.
             Exception: As `run`.
         """
-        run = AgentRun(self, input, config, modes=self.stream_mode)
+        run = AgentRun(self, input, config, modes=self.stream_mode, context=context)
         return await self._enter(run, self.timeout, "enqueue", reset=reset, limits_wait=False)
 
     async def step(self) -> Any:
@@ -518,6 +529,10 @@ class BaseAgent:
             raise AgentBusyError(
                 f"{self!r} was asked by its own run, which would wait for itself; "
                 "ask another agent, or answer in step()"
+            )
+        if run.context is not None and self.graph is None:
+            raise InvalidArgumentError(
+                f"{self!r} has no graph, and context is for one; leave it out, or pass graph="
             )
         refuse_overtaken(run.request, self._run_lock)
         turn = self._run_lock.entered(on_busy)

@@ -84,7 +84,7 @@ class _PoolPersistence(RunPersistence):
         self._before, self._entry.saved = self._entry.saved, None
         await self._store.save(self._thread_id, self._messages, self._before)
 
-    async def roll_back(self) -> None:
+    async def roll_back(self, error: BaseException) -> None:
         if self._entry.saved is None:
             before = self._agent.memory.get_messages() if self._before is None else self._before
             await self._store.save(self._thread_id, before, None)
@@ -106,7 +106,8 @@ class AgentPool:
         agent_factory: Makes the agent of a thread, given its ``thread_id``. Must not block. If the
             agent has a memory with messages, a new conversation begins with them.
         max_agents: The maximum number of agents; while all are busy, a message on another thread
-            waits. An agent that calls others of its pool keeps its place while it waits for theirs.
+            waits. An agent that calls others of its pool keeps its place while it waits for theirs:
+            if all do, until the ``timeout`` of one of them.
         persistence: Where memories are saved after each run: a LangGraph store or checkpointer.
             None keeps them in this process, for the lifetime of the pool. LangGraph writes a
             conversation as a whole each time: have the factory limit it, by
@@ -157,16 +158,21 @@ class AgentPool:
     # Recognized by a bridge, as for a `BaseAgent`.
     _takes_answers = True
 
+    def __repr__(self) -> str:
+        """Name the pool."""
+        return f"<{type(self).__name__} {self.name!r}>"
+
     def __len__(self) -> int:
         """How many agents there are. Any thread; never blocks."""
         with self._lock:
             return len(self._entries)
 
-    async def ainvoke(self, input: Any, config: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
+    async def ainvoke(self, input: Any, config: Any = None, *, context: Any = None) -> Any:  # noqa: A002 - as LangGraph has it
         """Answer ``input`` with the agent of ``config``'s thread, after earlier messages.
 
-        ``config`` is passed on to the agent. Cancelling cancels the run, or the wait for it. The
-        agent's ``timeout`` covers its run, with the loading and saving of its memory.
+        ``config`` and ``context`` are passed on to the agent. Cancelling cancels the run, or the
+        wait for it. The agent's ``timeout`` covers its run, with the loading and saving of its
+        memory.
 
         Raises:
             AgentBusyError: Called by a run of that same agent, which would wait for itself.
@@ -185,7 +191,9 @@ class AgentPool:
                 "pass bridge.invoke(pool, thread_id=...)"
             )
         return await self._answer(
-            named.thread_id, lambda agent: agent.ainvoke(input, config, reset=True), input
+            named.thread_id,
+            lambda agent: agent.ainvoke(input, config, context=context, reset=True),
+            input,
         )
 
     async def process_mcp_message(self, content: Any, sender: str, *, thread_id: str) -> Any:

@@ -73,7 +73,10 @@ def question_of(
     if run.config is not None:
         run.config = without_run_id(run.config)  # type: ignore[assignment]
     chunks = _Chunks(run, put_chunk) if run.modes else None
-    return Question(run.request, messages, beginning, config, run.on_failure, run.modes, chunks)
+    arguments = {} if run.context is None else {"context": run.context}
+    return Question(
+        run.request, messages, beginning, config, run.on_failure, run.modes, chunks, arguments
+    )
 
 
 class _Chunks:

@@ -24,7 +24,7 @@ from collections.abc import (
     Sequence,
 )
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 from rxlanggraph.agent.conversation.conversation import Conversation
 from rxlanggraph.agent.conversation.memory import Memory
@@ -61,6 +61,7 @@ _log = logging.getLogger("rxlanggraph")
 _CANCEL_SECONDS = 5.0  # for the run's own task to end, and again for the tasks that it has started
 _UNDO_SECONDS = 2.0  # for each undo; a guess
 _T = TypeVar("_T")
+Undo: TypeAlias = "Callable[[BaseException], Coroutine[Any, Any, None]]"
 
 
 class RunPersistence(Protocol):
@@ -72,8 +73,8 @@ class RunPersistence(Protocol):
     async def save(self) -> None:
         """Save the agent's memory, with the messages of the run. Called at its end."""
 
-    async def roll_back(self) -> None:
-        """Undo `save`, if it was called. Called if the run fails."""
+    async def roll_back(self, error: BaseException) -> None:
+        """Undo `save`, if it was called. Called if the run fails, with what it raises."""
 
     def committed(self) -> None:
         """Record that the agent's memory is the saved one. Called once the run has succeeded."""
@@ -88,6 +89,7 @@ class AgentRun:
         config: LangGraph's config, for the responder; None for an empty one.
         output: The queue for the run's output; None for the agent's queue.
         modes: LangGraph's modes of the chunks that it puts out before its answer.
+        context: LangGraph's runtime context, for the graph; None for none.
 
     Raises:
         InvalidArgumentError, InvalidTypeError: As `rxlanggraph.bridge.graphs.configs.threads_of`
@@ -97,6 +99,7 @@ class AgentRun:
     __slots__ = (
         "chunks",
         "config",
+        "context",
         "conversation",
         "memory",
         "modes",
@@ -119,10 +122,13 @@ class AgentRun:
         owner: object,
         request: Any,
         config: RunnableConfig | None = None,
+        *,
         output: OutputQueue[Any] | None = None,
         modes: Sequence[str] = (),
+        context: Any = None,
     ) -> None:
         self.owner = owner
+        self.context = context
         self.modes = modes
         self.chunks = 0  # how many it has put out; owned by the run
         self.request = request
@@ -142,7 +148,7 @@ class AgentRun:
         self.over = False
         self.task: asyncio.Task[Any] | None = None  # owned by `supervise`
         # What is to be done if it does not succeed; owned by the run, then by `supervise`.
-        self.undo: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self.undo: list[Undo] = []
         outer = _current.get()
         # Without those that are over: runs that start each other would form a chain.
         while outer is not None and outer.over:
@@ -151,8 +157,8 @@ class AgentRun:
         # Whether an active run of the same agent made it, and would wait for itself.
         self.reentrant = is_reentrant(owner)
 
-    def on_failure(self, undo: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Call ``undo`` if the run does not succeed, in reverse order. In the run."""
+    def on_failure(self, undo: Undo) -> None:
+        """Call ``undo`` with what the run raises, if it fails; the last one first. In the run."""
         self.undo.append(undo)
 
     def chain(self) -> Iterator[AgentRun]:
@@ -223,7 +229,7 @@ async def supervise(
             silence_pending_warning(run.task)
             raise
         await _end_tasks(run)
-        await _undo(run)
+        await _undo(run, error)
         raise
     finally:
         run.over = True
@@ -257,10 +263,10 @@ def _log_left_behind(tasks: Iterable[asyncio.Task[Any]]) -> None:
         _log.warning("%r was cancelled with its run, and continues", task)
 
 
-async def _undo(run: AgentRun) -> None:
+async def _undo(run: AgentRun, reason: BaseException) -> None:
     """Undo the run's changes outside of the memory, even if cancelled meanwhile."""
     while run.undo:
-        task = asyncio.create_task(run.undo.pop()())
+        task = asyncio.create_task(run.undo.pop()(reason))
         task.add_done_callback(retrieve_exception)
         if await _wait_for([task], _UNDO_SECONDS):
             task.cancel()

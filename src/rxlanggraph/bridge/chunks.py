@@ -102,9 +102,11 @@ def streaming(
     if any(is_graph(step) for step in _steps(graph)):
         return _StreamedSequence(graph, adapter, modes, subgraphs)
     if subgraphs or modes != _DEFAULT:
+        is_agent = getattr(graph, "_takes_answers", False)
+        remedy = "give the agent itself a stream_mode, and read its outputs" if is_agent else ""
         raise InvalidArgumentError(
             f"{'subgraphs' if subgraphs else 'stream_mode'} can only be passed with a compiled "
-            f"LangGraph graph, and {graph!r} is not one; leave it out"
+            f"LangGraph graph, and {graph!r} is not one; {remedy or 'leave it out'}"
         )
     return _StreamedRunnable(graph, adapter) if hasattr(graph, "astream") else adapter
 

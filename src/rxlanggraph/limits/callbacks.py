@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from types import FrameType
@@ -310,9 +310,22 @@ class RunCalls:
 
     def answered(self, run_id: UUID, response: LLMResult) -> None:
         """Note the answer of a call."""
+        with self._ending(run_id) as call:
+            if call is not None:
+                self._note_answer(call, response)
+
+    @contextlib.contextmanager
+    def _ending(self, run_id: UUID) -> Iterator[_Call | None]:
+        """Take out a call, which is over even if what it says, or the user's clock, raises."""
         call = self._calls.pop(run_id.int, None)
-        if call is None:
-            return
+        try:
+            yield call
+        except BaseException:
+            if call is not None and call.limited is not None:
+                call.limited.gate.leave(call.limited.ticket)
+            raise
+
+    def _note_answer(self, call: _Call, response: LLMResult) -> None:
         message = _message_of(response)
         usage = None if message is None else message.usage_metadata
         metadata = {} if message is None else message.response_metadata
@@ -328,10 +341,12 @@ class RunCalls:
 
     def failed(self, run_id: UUID, error: BaseException) -> None:
         """Note the failure of a call."""
-        call = self._calls.pop(run_id.int, None)
-        if call is None or call.limited is None:
-            return
-        limits, gate, ticket = call.limited
+        with self._ending(run_id) as call:
+            if call is not None and call.limited is not None:
+                self._note_failure(call.limited, error)
+
+    def _note_failure(self, limited: _Limited, error: BaseException) -> None:
+        limits, gate, ticket = limited
         status = status_of(error)
         refusal = None
         if status in OVERLOADED:

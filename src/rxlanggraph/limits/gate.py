@@ -413,11 +413,12 @@ class ModelGate:
             del self._queue[ticket]
 
     def is_idle(self) -> bool:
-        """Whether no call waits or is under way, and none is paused. Any thread; never blocks."""
+        """Whether no call waits, is under way, or counts, and there is no pause. Any thread."""
         with self._lock:
             self._collect()
-            is_paused = self._paused_until > self._clock.now()
-            return not self._queue and not self._in_flight and not is_paused
+            now = self._clock.now()
+            in_use = self._queue or self._in_flight or self._paused_until > now
+            return not in_use and self._window.is_empty(now)
 
     def statistics(self) -> LimitStatistics:
         """Return the figures of this moment. Any thread; never blocks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from time import time as seconds_since_epoch
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +29,10 @@ __all__ = ["Limits", "ModelCall", "ticket_for"]
 
 # The key of a mapping for all models that it does not name.
 _OTHERS = "*"
-# Keys that are remembered. A bound, for keys that a function makes: those of tenants, say.
+# Keys that are remembered, for those that a function makes, of tenants, say; and more only if so
+# many are in use. How many are looked at for each new key, to find one that is not.
 _MOST_KEYS = 10_000
+_LOOKS = 10
 # Parameters by which models limit their answers.
 _ANSWER_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
@@ -133,8 +136,7 @@ class Limits:
                 limit = self._limits.get(key) or self._limits.get(_OTHERS)
                 if limit is None:
                     return None
-                if len(self._gates) >= _MOST_KEYS:
-                    self._forget_one()
+                self._forget_some()
                 gate = self._gates[key] = self._new_gate(key, limit)
             return gate
 
@@ -145,11 +147,14 @@ class Limits:
         shared = SharedWindow(self._state, key, window, limit.per, self.time)
         return ModelGate(limit, self._lock, shared)
 
-    def _forget_one(self) -> None:
-        for key, gate in self._gates.items():
-            if gate.is_idle():
-                del self._gates[key]
+    def _forget_some(self) -> None:
+        """Make room for a key. Under the lock. Those that are in use come last again."""
+        for key in tuple(islice(self._gates, _LOOKS)):
+            if len(self._gates) < _MOST_KEYS:
                 return
+            gate = self._gates.pop(key)
+            if not gate.is_idle():
+                self._gates[key] = gate
 
     def retrying(
         self, attempts: int = 4, *, transient: Callable[[BaseException], bool] = is_transient
@@ -207,7 +212,8 @@ def ticket_for(
     prompt = (count_tokens or _count)(call)
     check_whole("what count_tokens returns", prompt, least=0)
     answers = [call.parameters.get(name) for name in _ANSWER_LIMITS]
-    answer = next((each for each in answers if isinstance(each, int)), None)
+    # Where a number is not above 0, as -1, the model is asked for as much as it will say.
+    answer = next((each for each in answers if isinstance(each, int) and each > 0), None)
     return Ticket(clock, wait, prompt, answer, inner=inner)
 
 

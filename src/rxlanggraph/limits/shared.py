@@ -94,7 +94,8 @@ class SharedWindow:
         self._changes: deque[_Change] = deque(maxlen=_MOST_CHANGES)
         # Confined to the loop of the state.
         self._writing: asyncio.Task[None] | None = None
-        self._silent_since: float | None = None  # since when the state does not answer
+        # Since when the state does not answer, and when it did not the last time.
+        self._silent: tuple[float, float] | None = None
 
     async def reserve_async(self, tokens: int) -> tuple[Slot, float]:
         """Count a request of so many tokens if there is room for it. On any loop.
@@ -157,12 +158,14 @@ class SharedWindow:
             found = await self._update(tokens)
         except StateUnavailableError:
             now = self._state.loop.time()
-            if self._silent_since is None:
-                self._silent_since = now
-            if now - self._silent_since >= _PATIENCE:
+            since, last = self._silent or (now, now)
+            if now - last > _PATIENCE:  # it may have answered meanwhile: nothing has asked
+                since = now
+            self._silent = since, now
+            if now - since >= _PATIENCE:
                 raise
             return 0, _LOOK_EVERY
-        self._silent_since = None
+        self._silent = None
         return found
 
     async def _update(self, tokens: int | None) -> tuple[Slot, float]:

@@ -30,6 +30,9 @@ OVERLOADED = frozenset({429, 503, 529})
 _CHAIN = 8
 # Smaller numbers of seconds are durations, larger ones dates: this is 2001, or thirty years.
 _EPOCH = 1_000_000_000.0
+# Seconds of the longest pause. A guess: what names a longer one is mistaken, and the waits of
+# threads, and the records of a state, have no room for all numbers.
+_LONGEST = 30 * 86400.0
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|d|h|m|s)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # The names by which providers tell what is left, and when it is renewed.
@@ -130,7 +133,7 @@ def requested_pause(headers: Mapping[str, str], time: float) -> float | None:
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return milliseconds / 1000
+        return min(_LONGEST, milliseconds / 1000)
     asked = _seconds(headers.get("retry-after"), time)
     return exhausted_for(headers, time) if asked is None else asked
 
@@ -160,18 +163,21 @@ def _number(text: str | None) -> float | None:
 
 def _seconds(text: str | None, time: float) -> float | None:
     """Read a number of seconds, a duration such as 6m0s, or a date; as seconds from ``time``."""
-    if text is None:
-        return None
+    seconds = None if text is None else _seconds_in(text, time)
+    return None if seconds is None else max(0.0, min(_LONGEST, seconds))
+
+
+def _seconds_in(text: str, time: float) -> float | None:
     number = _number(text)
     if number is not None:
         if number >= 1000 * _EPOCH:
             number /= 1000  # milliseconds since the epoch
-        return number if number < _EPOCH else max(0.0, number - time)
+        return number if number < _EPOCH else number - time
     parts = _DURATION.findall(text)
     if parts and "".join(amount + unit for amount, unit in parts) == text.strip():
         return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
     date = _date(text.strip())
-    return None if date is None else max(0.0, date.timestamp() - time)
+    return None if date is None else date.timestamp() - time
 
 
 def _date(text: str) -> datetime | None:
@@ -180,6 +186,6 @@ def _date(text: str) -> datetime | None:
     except ValueError:
         try:
             date = parsedate_to_datetime(text)
-        except ValueError:
+        except (ValueError, OverflowError):  # of a year with twenty digits
             return None
     return date if date.tzinfo is not None else date.replace(tzinfo=UTC)

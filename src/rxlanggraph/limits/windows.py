@@ -44,7 +44,9 @@ class Window:
             Its slot, and 0; or the seconds until there may be room.
         """
         now = self.slot_of(time)
-        for slot in [slot for slot in self.used if slot < now - _SLOTS - 1]:
+        # Those that have left the window; and those that a clock has made which was put back since,
+        # for which all would wait until it is as late again.
+        for slot in [slot for slot in self.used if not -_SLOTS - 1 <= slot - now <= _SLOTS]:
             del self.used[slot]
         missing = [self._excess(0, 1, self._requests), self._excess(1, tokens, self._tokens)]
         if missing[0] <= 0 and missing[1] <= 0:
@@ -57,6 +59,11 @@ class Window:
                 break
         # A little later than the end of the slot, which need not be a number that floats have.
         return now, max(0.0, (last + _SLOTS + 2.001) * self._width - time)
+
+    def is_empty(self, time: float) -> bool:
+        """Whether nothing counts any more."""
+        first = self.slot_of(time) - _SLOTS - 1
+        return all(slot < first for slot in self.used)
 
     def _excess(self, which: int, amount: int, limit: int | None) -> int:
         if limit is None:

@@ -180,7 +180,8 @@ def _adapter(url: str) -> _Adapter:
     if adapter is None:
         raise InvalidArgumentError(
             "the URL of a state must begin with one of "
-            f"{', '.join(f'{name}:' for name in _ADAPTERS)}, not with {_scheme(url)!r}"
+            f"{', '.join(f'{name}:' for name in _ADAPTERS)}, not with {_scheme(url)!r}; for a file "
+            "write sqlite:///FILE"
         )
     if adapter.extra in _SERVER_EXTRAS:
         check_address(url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
@@ -17,12 +18,12 @@ from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.listeners import Listeners
 from rxlanggraph.bridge.overflow import Overflow
-from rxlanggraph.bridge.run import Run
+from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.bridge.run_threads import route_runs
 from rxlanggraph.bridge.shutdown import CleanupReport
 from rxlanggraph.bridge.time_limits import Timeout
 from rxlanggraph.concurrency.tasks import silence_pending_warning
-from rxlanggraph.errors import InvalidTypeError, LoopUnavailableError
+from rxlanggraph.errors import BlockingCallError, InvalidTypeError, LoopUnavailableError
 from rxlanggraph.limits import Limits, Usage
 from rxlanggraph.testing.virtual_time import VirtualClock, VirtualTimeLoop, refuse_on_loop
 from rxlanggraph.validation import check_seconds
@@ -238,6 +239,14 @@ class _VirtualEngine(Engine):
         if not isinstance(asyncio._get_running_loop(), VirtualTimeLoop):
             refuse_on_loop()
         return super().new_run(*arguments, **options)
+
+    def check_run_of_rx(self) -> None:
+        # Another thread may let time pass meanwhile; the one that runs the tests is alone.
+        if current_run() is None and threading.current_thread() is threading.main_thread():
+            raise BlockingCallError(
+                "run() of RxPY would wait forever, as it lets no virtual time pass; use "
+                "bridge.run(source)"
+            )
 
 
 class _OnLoop(AsyncIterable[_T]):

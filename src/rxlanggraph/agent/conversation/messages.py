@@ -161,15 +161,18 @@ def requested(request: Any) -> tuple[Message, ...]:
     """
     if isinstance(request, Mapping) and "messages" in request:
         request = request["messages"]
-    things = request if isinstance(request, list) else [request]
+    # Within a list a pair may be a list too, as JSON has no tuples.
+    within = isinstance(request, list)
     return as_messages(
-        {"role": thing[0], "content": thing[1]} if _is_pair(thing) else thing for thing in things
+        {"role": thing[0], "content": thing[1]} if _is_pair(thing, within=within) else thing
+        for thing in (request if within else [request])
     )
 
 
-def _is_pair(thing: object) -> bool:
+def _is_pair(thing: Any, *, within: bool = False) -> bool:
     """Whether it is a role and a content, which LangChain accepts as a message."""
-    return isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[0], str)
+    is_sequence = isinstance(thing, tuple) or (within and isinstance(thing, list))
+    return is_sequence and len(thing) == 2 and isinstance(thing[0], str)
 
 
 def as_messages(things: Iterable[MessageLike]) -> tuple[Message, ...]:

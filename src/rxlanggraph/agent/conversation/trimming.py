@@ -17,11 +17,11 @@ added concurrently, so the result of a call may not be there yet, or not directl
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from itertools import islice
+from itertools import islice, takewhile
 from reprlib import repr as shortened
 from typing import Any, TypeAlias
 
@@ -125,16 +125,18 @@ class TrimLimit:
         """Make ``kept`` begin with the user: with the request that it answers, or a later one."""
         if all(unit.role != "user" for unit in units):
             return kept
-        while kept != needed:
-            more = _answering(units, kept)
+        spoken = [each for each in sorted(kept) if each or units[0].role != "system"]
+        free = list(takewhile(lambda each: each not in needed, spoken))
+
+        def without(dropped: int) -> set[int] | None:
+            more = _answering(units, kept.difference(free[:dropped]))
             first = _first(units, more)
-            if first is None or (units[first].role == "user" and cost(more) <= self._limit):
-                return more
-            first = _first(units, kept)
-            if first is None or first in needed:
-                break
-            kept = kept - {first}
-        return kept
+            begins = first is None or (units[first].role == "user" and cost(more) <= self._limit)
+            return more if begins else None
+
+        # If so many do, so do more: they cost less, or begin with a request that was among them.
+        least = bisect_left(range(len(free)), True, key=lambda count: without(count) is not None)
+        return without(least) or kept.difference(free)
 
     def _cost(self, messages: list[BaseMessage]) -> int:
         return self._count(messages) if messages else 0

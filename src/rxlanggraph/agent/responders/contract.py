@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from reprlib import repr as shortened
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -15,8 +16,8 @@ from rxlanggraph.errors import AgentError, encodable
 
 __all__ = ["Answer", "OnFailure", "Question", "Responder", "check_calls", "check_text"]
 
-OnFailure: TypeAlias = "Callable[[Callable[[], Coroutine[Any, Any, None]]], object]"
-"""Registers what is to be done if the run does not succeed."""
+OnFailure: TypeAlias = "Callable[[Callable[[BaseException], Coroutine[Any, Any, None]]], object]"
+"""Registers what is to be done if the run does not succeed, given what it raises."""
 
 
 class Question(NamedTuple):
@@ -42,6 +43,9 @@ class Question(NamedTuple):
 
     chunks: ChunkTarget | None = None
     """Where the chunks go, if there are modes."""
+
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    """LangGraph's other arguments, for a graph."""
 
 
 class Answer(NamedTuple):

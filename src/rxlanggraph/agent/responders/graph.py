@@ -78,10 +78,10 @@ class GraphResponder:
             rest = await thread.stay()
         else:
             rest = await (thread.begin_anew() if anew else thread.ensure_at_rest())
-        waits = False
+        outcome: Answer | AgentInterruptedError | None = None
 
-        async def roll_back() -> None:
-            if waits:  # for an answer: nothing is rolled back before the next request
+        async def roll_back(error: BaseException) -> None:
+            if error is outcome:  # it waits for an answer: the next request may roll it back
                 return
             self._remember(asked, history._replace(failed=thread))
             await thread.roll_back()
@@ -91,7 +91,6 @@ class GraphResponder:
         kept = () if rest is None else _ids_in(rest.values)
         unsent = () if resume else _unsent(asked.messages, kept, None if anew else history.ids)
         outcome = await self._ask(asked, unsent, kept, thread, resume)
-        waits = isinstance(outcome, AgentInterruptedError)
         if isinstance(outcome, Answer) and self.of_messages:
             ids = frozenset(message.id for message in (*asked.messages, *outcome.messages))
             self._remember(asked, _ThreadHistory(asked.beginning, ids))
@@ -131,9 +130,9 @@ class GraphResponder:
 
     async def _call(self, asked: Question, sent: Any) -> Any:
         if asked.chunks is None:
-            return await self._graph.ainvoke(sent, asked.config)
+            return await self._graph.ainvoke(sent, asked.config, **asked.arguments)
         stream = GraphStream(self._graph, tuple(asked.modes), False)
-        return (await stream.run(asked.chunks, sent, asked.config)).get()
+        return (await stream.run(asked.chunks, sent, asked.config, **asked.arguments)).get()
 
     async def _admit(self, asked: Question, thread: GraphThread | None) -> Any:
         """Return the answer that the graph is to get; it names its questions.

@@ -336,6 +336,14 @@ class _Agent(_Runnable):
         super().__init__(agent, gate)
         self.takes_answers = True
 
+    def check(self, arguments: Arguments) -> None:
+        refused = [name for name in arguments if name != "context"]
+        if refused:
+            raise InvalidArgumentError(
+                f"{' and '.join(refused)} cannot be passed with {self._runnable!r}: an agent's "
+                "graph gets config and context alone; leave it out"
+            )
+
     def call(
         self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Awaitable[Any]:

@@ -58,7 +58,8 @@ class PendingInterrupts:
         saver = saver_of(graph)
         if saver is None:
             raise InvalidArgumentError(
-                f"{graph!r} keeps no threads, and so no questions; compile it with a checkpointer"
+                f"{graph!r} keeps no threads, and so no questions; compile it with a "
+                "checkpointer, or pass the graph of the agent"
             )
         *_, self._graph = layers_of(graph)
         self._gate = ThreadGate(graph, saver, "discard")

@@ -37,7 +37,14 @@ from rxlanggraph.bridge.task_waits import TaskWait
 from rxlanggraph.concurrency import waiters
 from rxlanggraph.errors import DeadlockError
 
-__all__ = ["AwaitedStream", "HeldUpRun", "StreamListener", "reader_here", "waiters_for"]
+__all__ = [
+    "AwaitedStream",
+    "HeldUpRun",
+    "StreamListener",
+    "is_of_run",
+    "reader_here",
+    "waiters_for",
+]
 
 
 # A guess: a few of the oldest runs of a stream, of which one is mostly at work.
@@ -278,7 +285,7 @@ def waiters_for(
         return ([run], None) if listener.throughout else ([], listener)
     if loop_behind(scheduler) is not None:
         return None if run is None else ([run], None)
-    if scheduler is not None and scheduler is _scheduler_of_run():
+    if is_of_run(scheduler):
         here = blocked_here(run)
         return (here, None) if here else None
     return None
@@ -295,6 +302,8 @@ def _listener_here() -> StreamListener | None:
     return None if listener is None or listener.run is not current_run() else listener
 
 
-def _scheduler_of_run() -> object:
-    # ``Observable.run`` passes this one object; other code has no reason to. Not imported before.
-    return getattr(sys.modules.get("reactivex.run"), "_default_scheduler", asyncio)
+def is_of_run(scheduler: abc.SchedulerBase | None) -> bool:
+    """Whether ``Observable.run`` subscribes with this scheduler. Any thread; never blocks."""
+    # It passes this one object; other code has no reason to. Not imported before.
+    own = getattr(sys.modules.get("reactivex.run"), "_default_scheduler", None)
+    return scheduler is not None and scheduler is own

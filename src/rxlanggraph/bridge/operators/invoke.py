@@ -24,6 +24,7 @@ from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.awaited import (
     AwaitedStream,
     StreamListener,
+    is_of_run,
     reader_here,
     waiters_for,
 )
@@ -31,7 +32,7 @@ from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
 from rxlanggraph.bridge.operators.pull import PulledSource
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
-from rxlanggraph.concurrency.user_code import is_interrupt
+from rxlanggraph.concurrency.user_code import contain, is_interrupt
 from rxlanggraph.errors import (
     BridgeClosedError,
     InvalidArgumentError,
@@ -48,6 +49,10 @@ __all__ = ["Ended", "ErrorPolicy", "Subscription", "ThreadSelector", "invoke"]
 
 _log = logging.getLogger("rxlanggraph")
 
+OBSERVER_RAISED = (
+    "an observer behind the bridge %s raised: its subscription has ended, and its runs are "
+    "cancelled; catch exceptions in the observer, and give it an on_error"
+)
 ErrorPolicy: TypeAlias = Literal["raise", "emit", "skip"]
 Ended: TypeAlias = tuple[StreamMessage, Context]
 """What is to be emitted, and the context of its run."""
@@ -94,6 +99,8 @@ def invoke(
             observer: abc.ObserverBase[StreamMessage],
             scheduler: abc.SchedulerBase | None = None,
         ) -> abc.DisposableBase:
+            if is_of_run(scheduler):
+                engine.check_run_of_rx()
             loop = loop_behind(scheduler)
             group = None if max_concurrency is None else ConcurrencyGroup(max_concurrency)
             runs = (subscription or Subscription)(
@@ -467,8 +474,12 @@ class Subscription:
                 self._put_end()
         if self._errors == "skip":
             _log_failures(due)
-        self._flush()
-        self._go_on()
+        try:
+            self._flush()
+        except Exception as error:  # the future would log it as that of a callback
+            contain(error, _log, OBSERVER_RAISED, self._engine.name)
+        else:
+            self._go_on()
 
     def _go_on(self) -> None:
         if self._failed:

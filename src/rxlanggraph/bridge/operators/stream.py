@@ -17,7 +17,7 @@ from reactivex import abc
 from rxlanggraph.bridge.chunk_window import ChunkWindow
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
 from rxlanggraph.bridge.operators.awaited import HeldUpRun, StreamListener
-from rxlanggraph.bridge.operators.invoke import Ended, Subscription
+from rxlanggraph.bridge.operators.invoke import OBSERVER_RAISED, Ended, Subscription
 from rxlanggraph.bridge.operators.on_loop import OnLoop
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
@@ -134,7 +134,7 @@ class StreamSubscription(Subscription):
         try:
             self._flush()
         except BaseException as error:
-            interrupt = contain(error, _log, "an observer of a stream raised")
+            interrupt = contain(error, _log, OBSERVER_RAISED, self._engine.name)
             if interrupt is not None:
                 raise_on_loop(interrupt)
 

@@ -115,7 +115,7 @@ class ModelsHere:
             await gate.enter_async(ticket, wait)
             self._open[number] = gate, ticket
             self._let_go(number)
-        except Exception as error:
+        except Exception as error:  # of the state, or the clock, of the limits
             self._refuse(number, error)
         finally:
             self._waiting.pop(number, None)

@@ -130,7 +130,7 @@ class JournalJob:
         runs = LineRuns(
             journal,
             self._bridge,
-            made.graph,
+            made,
             can_continue=self._can_continue,
             options=options,
             run_log=run_log,

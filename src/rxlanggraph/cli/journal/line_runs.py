@@ -14,19 +14,25 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.bridge.graphs.attempts import saver_of
 from rxlanggraph.bridge.internal import cancel_unstarted, submitter
 from rxlanggraph.bridge.run import Run
+from rxlanggraph.cli.factories import MadeGraph
 from rxlanggraph.cli.journal.model import JournalLine, drained_key, message_id, trace_key
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.job import JobOptions
 from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.concurrency.forking import fork_safe_rlock
+from rxlanggraph.concurrency.run_on_loop import await_on_loop
 from rxlanggraph.state import Claim
 
 if TYPE_CHECKING:
     from rxlanggraph.telemetry import RunTraces
 
 __all__ = ["HeldLine", "LineRuns"]
+
+
+_READ_SECONDS = 10.0  # for the latest checkpoint of a thread; a guess
 
 
 class HeldLine(NamedTuple):
@@ -36,7 +42,7 @@ class HeldLine(NamedTuple):
         claim: The claim.
         line: The line.
         since: When it was claimed, in the loop's time.
-        continued: Whether its run continues where an earlier one was drained.
+        continued: Whether its run continues where an earlier one was drained, or killed.
     """
 
     claim: Claim
@@ -54,7 +60,7 @@ class LineRuns:
     Args:
         journal: The journal with the lines.
         bridge: The bridge that runs the graph.
-        graph: The graph that answers each message.
+        made: The graph that answers each message, and its loop.
         can_continue: Whether its runs may be stopped, and go on later.
         options: The options of the runs.
         run_log: Follows the runs of the bridge.
@@ -68,7 +74,7 @@ class LineRuns:
         self,
         journal: OpenJournal,
         bridge: RxPyLangGraphBridge,
-        graph: Any,
+        made: MadeGraph,
         *,
         can_continue: bool,
         options: JobOptions,
@@ -79,12 +85,13 @@ class LineRuns:
         self._retry = journal.retry.acall
         self._run = journal.run
         self._can_continue = can_continue
+        self._made = made
         self._traces = options.traces
         self._max_concurrency = options.max_concurrency
         self._bridge = bridge
         self._submit = submitter(
             bridge,
-            graph,
+            made.graph,
             timeout=options.limits,
             retry=run_log.retry,
             errors="emit",
@@ -106,7 +113,11 @@ class LineRuns:
         return StreamMessage(
             None if held.continued else json.loads(line.content),
             thread_id=line.thread,
-            metadata={"line": line.line, "attempt": held.claim.attempt},
+            metadata={
+                "line": line.line,
+                "attempt": held.claim.attempt,
+                "message_id": message_id(self._run, line.line),
+            },
             id=message_id(self._run, line.line),
         )
 
@@ -118,11 +129,32 @@ class LineRuns:
         """
         if self._can_continue:
             stored = await self._retry(self._state.get, drained_key(held.line.line))
-            held = held._replace(continued=stored.value is not None)
+            continued = stored.value is not None or await self._was_cut_off(held)
+            held = held._replace(continued=continued)
         message = self.message(held)
         if self._traces is not None:
             message = await self._traced(message, held.line.line, self._traces)
         return held, message
+
+    async def _was_cut_off(self, held: HeldLine) -> bool:
+        """Whether the thread of a line ends in its own run, whose process was killed.
+
+        What breaks otherwise: the thread gets the line, and what its first steps wrote, twice.
+        """
+        saver, loop = saver_of(self._made.graph), self._made.loop
+        if held.claim.attempt == 1 or held.line.thread is None or saver is None:
+            return False
+        latest = saver.aget_tuple(
+            {"configurable": {"thread_id": held.line.thread, "checkpoint_ns": ""}}
+        )
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                found = await (latest if loop is None else await_on_loop(loop, latest))
+        except Exception:  # a saver that fails, or does not answer, fails the run, too
+            return False
+        return found is not None and found.metadata.get("message_id") == message_id(
+            self._run, held.line.line
+        )
 
     async def _traced(self, message: StreamMessage, line: int, traces: RunTraces) -> StreamMessage:
         """Store the span of a first attempt before it begins; add it to the message of another."""

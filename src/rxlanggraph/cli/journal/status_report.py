@@ -184,12 +184,13 @@ def failure_of(run: RunIdentity, letter: DeadLetter) -> Status:
     """Return a failed or dead line as data. Any thread."""
     has_record = isinstance(letter.error, str)
     record = json.loads(letter.error) if has_record else dead_record(run, letter)
+    retries = record.get("attempts", 1) - 1  # within the last claim; each claim before it crashed
     return {
         "line": record["line"],
         "thread_id": record["thread_id"],
         "status": record["status"],
         "error": record["error"],
-        "attempts": letter.attempts,
+        "attempts": letter.attempts + retries,
         "worker": letter.worker,
     }
 

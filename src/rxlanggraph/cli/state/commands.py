@@ -26,7 +26,7 @@ from rxlanggraph.cli.state.rendering import (
     task_lines,
     task_row,
 )
-from rxlanggraph.cli.stdio import print_stdout
+from rxlanggraph.cli.stdio import print_stderr, print_stdout
 from rxlanggraph.cli.tables import columns, duration
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def task(place: _Place, queue: str, task_id: str, *, as_json: bool) -> int:
     found = _run(place, lambda opened: opened.task(queue, task_id))
     if found is None:
         raise NotFoundError(
-            f"{queue!r} has no task {task_id!r}; 'rxlanggraph state URL tasks' lists them"
+            f"{queue!r} has no task {task_id!r}: see 'rxlanggraph state URL tasks {queue}'"
         )
     if as_json:
         _print_json([task_data(found, texts=True)])
@@ -279,7 +279,7 @@ def value(place: _Place, key: str) -> int:
     """Print the value of KEY, as JSON."""
     found = _run(place, lambda opened: opened.get(key))
     if not found.version:
-        raise NotFoundError(f"there is no key {key!r}; 'rxlanggraph state URL keys' lists them")
+        raise NotFoundError(f"there is no key {key!r}: see 'rxlanggraph state URL keys'")
     _print_json([found.value])
     return ExitStatus.OK
 
@@ -331,7 +331,7 @@ def requeue(
     _print_outcome(
         ("requeue", "requeued"), count, "dead task", queue, dry_run=dry_run, as_json=as_json
     )
-    return _status(count, ids)
+    return _status(count, queue, ids)
 
 
 @state.command()
@@ -353,7 +353,7 @@ def cancel(place: _Place, queue: str, ids: Sequence[str], *, dry_run: bool, as_j
 
     count = _run(place, change)
     _print_outcome(("cancel", "cancelled"), count, "task", queue, dry_run=dry_run, as_json=as_json)
-    return _status(count, ids)
+    return _status(count, queue, ids)
 
 
 @state.command()
@@ -449,9 +449,16 @@ async def _in_states(
     return [each.id for each in found if each is not None and each.state in states]
 
 
-def _status(count: int, ids: Sequence[str]) -> int:
-    """Return the exit status: whether all tasks that were named could be changed."""
-    return ExitStatus.SOME_FAILED if count < len(set(ids)) else ExitStatus.OK
+def _status(count: int, queue: str, ids: Sequence[str]) -> int:
+    """Return the exit status: whether all tasks that were named could be changed. Report if not."""
+    missing = len(set(ids)) - count
+    if missing <= 0:
+        return ExitStatus.OK
+    print_stderr(
+        f"{missing:,} of the {len(set(ids)):,} ids named no such task: see 'rxlanggraph state URL "
+        f"tasks {queue}'"
+    )
+    return ExitStatus.SOME_FAILED
 
 
 def _letter_row(letter: DeadLetter) -> tuple[str, ...]:

@@ -37,8 +37,8 @@ _REQUEST_SECONDS = 10.0
 _SILENT_SECONDS = 40.0
 _LONGEST_PAUSE = 30.0
 _REMEDIES: Final = {
-    401: "it refuses this token, which is another one for each run: take the address that the run "
-    "has printed last",
+    401: "it refuses this token, which is new for each run: use the address that the run printed "
+    "last",
     403: "it refuses requests from here: connect to it directly",
     421: "it is not known by this name: use 127.0.0.1, or allow the name with allowed_hosts",
 }
