@@ -50,6 +50,7 @@ Feature: A StreamMessage never changes
       | An id of a number         | Message(1, id=7)                   | InvalidTypeError     | id must be a string, not 7        |
       | Metadata in a list        | Message(1, metadata=[1])           | InvalidTypeError     | metadata must be a mapping, not [1] |
       | An unknown status         | Message(1, status='fine')          | InvalidArgumentError | not 'fine'                        |
+      | A status in a list        | Message(1, status=['ok'])          | InvalidArgumentError | not ['ok']                        |
 
   Scenario Outline: raise_for_status of a message with the status <status> <outcome>
     Then raise_for_status with the status <status> <outcome>

@@ -203,6 +203,14 @@ Feature: The failures of a run can be diagnosed
     Then the exit status is 0
     And the output says "no failures among 1 record"
 
+  Scenario: Control characters of a message are escaped
+    Given standard input
+      """
+      {"line": 1, "status": "error", "error": {"type": "E", "message": "a bell \u0007, red \u001b[31m", "node": null}}
+      """
+    When I run "rxlanggraph errors -"
+    Then the output says "a bell \x07, red \x1b[31m"
+
   Scenario Outline: <what> is refused with a remedy
     Given the file "file"
       """
@@ -219,6 +227,7 @@ Feature: The failures of a run can be diagnosed
       | A line that is not a record   | file    | {"n": 1}         | file, line 1      | rxlanggraph run       |
       | A line that is not JSON       | file    | nonsense         | file, line 1      | rxlanggraph run       |
       | An error that is not a record | file    | {"line": 1, "status": "error", "error": "x"} | file, line 1 | rxlanggraph run |
+      | A type that is not text       | file    | {"line": 1, "status": "error", "error": {"type": 5, "message": "x"}} | file, line 1 | rxlanggraph run |
 
   Scenario Outline: In a message <text> is shown as <normal>
     Then the message "<text>" is grouped as "<normal>"

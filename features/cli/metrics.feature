@@ -120,6 +120,7 @@ Feature: The command serves the metrics of its run, for as long as it lasts
       | 127.0.0.1:70000 | is not an address  |
       | 127.0.0.1:      | is not an address  |
       | 192.0.2.1:0     | cannot serve       |
+      | a..b:0          | cannot serve       |
 
   Scenario: Without Prometheus's client --metrics is refused with the extra that brings it
     Given the client of Prometheus is not installed

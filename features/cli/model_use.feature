@@ -170,3 +170,4 @@ Feature: The command observes the limits of models, and reports what they cost
       | Two limits for a model  | --limit a:requests=5/m --limit a:tokens=7/m | there are two limits for 'a' |
       | No file of prices       | --prices nowhere.json                      | cannot read nowhere.json    |
       | A price without output  | --prices wrong.json                        | must have input and output  |
+      | A file that is not JSON | --prices in.jsonl                          | in.jsonl, line 2, column 1, is not JSON |

@@ -394,6 +394,11 @@ Feature: The command knows LangGraph projects: langgraph.json, .env, and what ma
       | a wrong env         | {"graphs": {"agent": "./app/agents.py:graph"}, "env": 7}    | env                | name of a file or an object |
       | a number in env     | {"graphs": {"agent": "./app/agents.py:graph"}, "env": {"A": 7}} | env.A          | string                      |
       | a missing folder    | {"graphs": {"agent": "./app/agents.py:graph"}, "dependencies": ["./no"]} | dependencies.0 | folder     |
+      | NUL in a place      | {"graphs": {"agent": "./app/a\u0000.py:graph"}}             | graphs.agent       | give the path               |
+      | = in the name of a variable | {"graphs": {"agent": "./app/agents.py:graph"}, "env": {"A=B": "x"}} | env: 'A=B' cannot be | correct it |
+      | a variable without a name | {"graphs": {"agent": "./app/agents.py:graph"}, "env": {"": "x"}} | env: '' cannot be | correct it |
+      | NUL in a variable   | {"graphs": {"agent": "./app/agents.py:graph"}, "env": {"A": "\u0000"}} | env: 'A' cannot be | correct it |
+      | half a character in a variable | {"graphs": {"agent": "./app/agents.py:graph"}, "env": {"A": "\ud800"}} | env: 'A' cannot be | correct it |
 
   Scenario: A line of .env that cannot be read is named
     Given the file ".env"
@@ -440,6 +445,7 @@ Feature: The command knows LangGraph projects: langgraph.json, .env, and what ma
     Examples:
       | graph                | option                                  | content                           | problem                        | remedy                     |
       | agent                | --config config.json                    | {"tags": "x"}                     | tags                           | config.json                |
+      | agent                | --config config.json                    | {"tags": 5}                       | tags is 5                      | a list of strings          |
       | agent                | --config config.json                    | {"recursion": 3}                  | recursion                      | config.json                |
       | agent                | --config config.json                    | {"configurable": [}               | line 1, column 19              | config.json                |
       | agent                | --config config.json                    | [1]                               | config.json                    | an object                  |

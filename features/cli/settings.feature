@@ -93,6 +93,16 @@ Feature: Options come from the command line, the environment or a settings file,
     And standard error says "not a whole number"
     And standard error says "state.tasks.limit in rxlanggraph.toml"
 
+  Scenario: A time may be a number of seconds
+    Given the file "rxlanggraph.toml"
+      """
+      [state.tasks]
+      older-than = 30
+      """
+    When I run "rxlanggraph state store.sqlite tasks queue"
+    Then the exit status is 2
+    And standard error says "there is no state at store.sqlite"
+
   Scenario: A wrong value in the environment is named with its variable
     Given the environment variable "RXLANGGRAPH_RUN_RETRIES" is "often"
     When I run "rxlanggraph run graphs.py:divide"

@@ -128,6 +128,18 @@ Feature: Calls of models keep to the limits of their providers
     Then there were at most 340 calls
 
   @once
+  Scenario Outline: A function of the program decides which failures are retried: <status>
+    Given a provider that allows 1000 requests a minute, counted by a sliding window
+    And a bridge in virtual time that knows this limit
+    When a message is sent with 3 attempts for 404 alone, and its model answers <status> each time
+    Then it was called <count> times
+
+    Examples:
+      | status | count |
+      | 404    | 3     |
+      | 500    | 1     |
+
+  @once
   Scenario Outline: <Error> is <kind>
     Then an exception that is <error> is <kind>
 

@@ -70,4 +70,3 @@ Feature: A bridge counts the tokens that its runs use, and their costs
       | not a number        | InvalidArgumentError |
       | text                | InvalidTypeError     |
       | for a number        | InvalidTypeError     |
-      | in no JSON          | InvalidArgumentError |

@@ -65,6 +65,7 @@ Feature: The command serves the page of its run, for as long as it lasts
       | run graphs.py:graph -i in.jsonl --live here           | is not an address       |
       | run graphs.py:graph -i in.jsonl --live-content        | needs --live            |
       | run graphs.py:graph -i in.jsonl --live 192.0.2.1:0    | cannot serve            |
+      | run graphs.py:graph -i in.jsonl --live a,b:0          | cannot serve the live page on a,b:0 |
       | live nothing.sqlite                                   | is not a journal        |
       | live in.jsonl                                         | cannot be read as SQLite |
       | live nothing.sqlite --address x                       | --address               |

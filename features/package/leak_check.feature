@@ -77,6 +77,9 @@ Feature: LeakCheck finds everything that a pipeline leaves behind
     When a checked block leaves a thread behind
     Then a LeakError arrives that names the thread and the remedy
 
+  Scenario: One pattern instead of a list is refused: its "*" would ignore every leak
+    Then a leak check with one pattern, or with a text as its timeout, is refused
+
   Scenario: A check is started once and verified once
     Given a started leak check
     Then starting it again is refused

@@ -149,7 +149,10 @@ class StateActor(ClosingContext, AsyncClosingContext, Generic[_S, _C]):
 
     def _admit(self, step: Callable[[], None]) -> None:
         if not self._put(step):
-            raise StateClosedError(f"the actor {self.name} is closed, and takes no more commands")
+            raise StateClosedError(
+                f"the actor {self.name} is closed, and takes no more commands; make a new one "
+                "from its last `state`"
+            )
 
     def _put(self, step: Callable[[], None]) -> bool:
         with self._lock:

@@ -236,7 +236,7 @@ class Hooks:
     def on_blocked(self, event: LoopBlocked) -> None:
         """A callback blocks the loop. Once for each, in a thread of the bridge's that watches.
 
-        Overriding it has the loop watched from then on, until the bridge is closed: see
+        If hooks override it, the loop is watched from then on, until the bridge is closed: see
         ``blocked_after`` of `RxPyLangGraphBridge`.
         """
 
@@ -249,5 +249,5 @@ class Hooks:
     def on_agent_ended(self, event: AgentEnded) -> None:
         """A run of an agent has ended. Once for each that has begun, on its loop.
 
-        In the run that takes over, if the loop was closed in the middle of the run.
+        If the loop was closed in the middle of the run: in the next run, which takes over.
         """

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Status = Literal["ok", "error", "interrupted", "cancelled", "timed_out", "rejected"]
-_STATUSES = frozenset(get_args(Status))
+_STATUSES = get_args(Status)
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 _ERROR_OF: dict[str, type[RunError]] = {
     "cancelled": RunCancelledError,

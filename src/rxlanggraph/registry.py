@@ -45,11 +45,14 @@ from rxlanggraph.errors import (
 )
 
 __all__ = [
+    "Entry",
     "Outcome",
     "RegistryStatistics",
     "TaskInfo",
     "TaskRegistry",
+    "TaskState",
     "Trackable",
+    "info_of",
 ]
 
 _log = logging.getLogger("rxlanggraph")

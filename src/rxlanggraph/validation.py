@@ -58,9 +58,7 @@ def check_name(argument: str, value: object) -> None:
         InvalidArgumentError: It is something else.
     """
     if not isinstance(value, str) or not value:
-        raise InvalidArgumentError(
-            f"{argument} must be a string with something in it, not {shortened(value)}"
-        )
+        raise InvalidArgumentError(f"{argument} must be a non-empty string, not {shortened(value)}")
 
 
 def check_whole(argument: str, value: object, *, least: int) -> None:

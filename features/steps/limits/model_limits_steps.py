@@ -25,6 +25,7 @@ from rxlanggraph import RunTimeoutError, RxPyLangGraphBridge, StreamMessage, err
 from rxlanggraph.limits import Limits, ModelCall, ModelLimit, is_transient
 from rxlanggraph.limits.gate import Refusal
 from rxlanggraph.limits.limiter import ticket_for
+from rxlanggraph.limits.signals import status_of
 from rxlanggraph.limits.windows import Window
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import make_bridge
@@ -290,6 +291,13 @@ def step_a_message_is_sent_with_3_attempts(context: Context, status: int) -> Non
     context.provider.script["small"] = deque([(status, {})] * 3)
     results = send(context, model(context), [SHORT], retry=context.limits.retrying(3))
     assert results[0].error.status_code == status
+
+
+@when("a message is sent with 3 attempts for 404 alone, and its model answers {status:d} each time")
+def step_a_message_is_sent_with_3_attempts_for_404_alone(context: Context, status: int) -> None:
+    context.provider.script["small"] = deque([(status, {})] * 3)
+    retry = context.limits.retrying(3, transient=lambda error: status_of(error) == 404)
+    send(context, model(context), [SHORT], retry=retry)
 
 
 @then("it was called {count:d} times")

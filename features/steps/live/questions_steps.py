@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest import mock
 
 from behave import given, then, when
 from behave.runner import Context
 from langgraph.types import Interrupt, interrupt
 
 from rxlanggraph import StreamMessage
+from rxlanggraph.live import bridge_source
 from rxlanggraph.live.questions import Questions
 from support.concurrency.waiting import LIMIT, in_threads
 from support.live.pages import SECRET, make_world, open_page
@@ -17,7 +19,14 @@ from support.live.pages import SECRET, make_world, open_page
 
 @given("a bridge whose page is open")
 def step_a_bridge_whose_page_is_open(context: Context) -> None:
+    _wait_for_answers(context, LIMIT)  # on a busy machine, too
     open_page(context, make_world(context))
+
+
+def _wait_for_answers(context: Context, seconds: float) -> None:
+    patcher = mock.patch.object(bridge_source, "_ANSWER_SECONDS", seconds)
+    patcher.start()
+    context.add_cleanup(patcher.stop)
 
 
 def _ask(context: Context, thread_id: str) -> None:
@@ -35,6 +44,7 @@ def step_a_message_asks_on_the_thread(context: Context, thread_id: str) -> None:
 @when('a message asks on the thread "{thread_id}", and waits when it is answered')
 def step_a_message_asks_on_the_thread_and_waits(context: Context, thread_id: str) -> None:
     world = context.world
+    _wait_for_answers(context, 0.05)
 
     async def check(state: Any) -> dict[str, Any]:
         interrupt({"may I": SECRET})

@@ -176,6 +176,17 @@ def step_a_leakerror_arrives_that_names_the_thread_and_the_remedy(context: Conte
     assert "close, join or await" in text, text
 
 
+@then("a leak check with one pattern, or with a text as its timeout, is refused")
+def step_a_leak_check_with_one_pattern_or_with_a_text_is_refused(context: Context) -> None:
+    for options, name in (({"ignore": "worker-*"}, "ignore"), ({"timeout": "5"}, "timeout")):
+        try:
+            LeakCheck(**options)
+        except UsageError as error:
+            assert f"{name} must be" in str(error), error
+        else:
+            raise AssertionError(f"{options} was accepted")
+
+
 @then("starting it again is refused")
 def step_starting_it_again_is_refused(context: Context) -> None:
     check_refused(context.check.start)

@@ -9,15 +9,18 @@ A map; each imports only from those above it.
     addresses        where something is served: --metrics, --live
     live_page        --live and rxlanggraph live: the page, while a command lasts
     tables           rows of text as columns
-    prices           what models cost, from a file
     yaml_object      YAML, in the types of JSON
     object_files     files that hold one object: JSON, YAML, TOML
+    prices           --prices: what models cost, from a file
     variables        options from environment variables
     settings         options from rxlanggraph.toml
     project          a LangGraph project: langgraph.json, .env
     factories        functions that make a graph
     loading          finds and imports the graph that was named
     executors        --executor: this process, or workers of Ray
+    metrics_server   --metrics: for Prometheus, while a command lasts
+    otlp             exports traces by OTLP
+    trace_export     --traces: by OTLP, or by the graph's own provider
     graph_arguments  --context and --config
     formats          lines and records, JSON Lines and CSV
     pipeline         a run without a journal, from its reader to its summary

@@ -10,6 +10,7 @@ Continues the tree of `rxlanggraph.errors`:
         ├── ArgumentError          --context or --config is wrong
         ├── MetricsError           metrics cannot be served
         ├── LiveError              the live page cannot be served, or looked at
+        ├── TracesError            traces cannot be exported
         ├── ExecutorError          no worker processes can be had
         ├── InputError             the input cannot be read, or is not CSV at all
         ├── OutputError            a record could not be written
@@ -41,6 +42,7 @@ __all__ = [
     "SettingsError",
     "StateDownError",
     "TargetError",
+    "TracesError",
 ]
 
 

@@ -37,15 +37,15 @@ def executor_for(
     workers: int | None,
     address: str | None,
 ) -> Iterator[Executor | None]:
-    """Have an executor for the length of a block. The main thread; blocks until it is connected.
+    """Connect an executor for the length of a block. The main thread; blocks until then.
 
     Args:
         kind: ``local`` or ``ray``.
         graph: The graph of this process.
         target: The place of the graph.
         config: The config of the runs, for a factory.
-        workers: How many worker processes; None for one for each CPU.
-        address: Of a running cluster; None starts one.
+        workers: How many worker processes; None: one per CPU.
+        address: The address of a running cluster; None starts one.
 
     Raises:
         UsageError: The options, or the graph, are not for this executor.

@@ -137,7 +137,7 @@ async def make_on(
     Args:
         stack: Leaves the context manager.
         factory: The function that makes the graph.
-        arguments: What it takes: see `factory_arguments`.
+        arguments: Its arguments, from `factory_arguments`.
     """
     value = factory(**arguments)
     if hasattr(value, "__aenter__") and hasattr(value, "__aexit__"):

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["FailureGroup", "FailureGroups", "normalized"]
+__all__ = ["FIRST_LINES", "FailureGroup", "FailureGroups", "normalized"]
 
 FIRST_LINES = 5
-"""So many lines of a group are named."""
+"""How many lines of a group are named."""
 _MAX_GROUPS = 10_000
 # In this order: a time has numbers in it, and so has an id.
 _REPLACED = (
@@ -79,7 +79,7 @@ class FailureGroups:
         """Add a record.
 
         Raises:
-            KeyError, TypeError: It is not a record.
+            KeyError, TypeError, AttributeError: It is not a record.
         """
         line, status, error = record["line"], record["status"], record["error"]
         self.records += 1
@@ -88,6 +88,8 @@ class FailureGroups:
         error = error or {"type": "", "message": "waits for an answer"}
         message, node = error["message"], error.get("node")
         key = (status, error["type"], node, normalized(message))
+        if not all(isinstance(each, str) for each in (status, error["type"], node or "")):
+            raise TypeError(f"{key} has something else than texts")
         group = self._groups.get(key)
         if group is None:
             if len(self._groups) >= _MAX_GROUPS:

@@ -45,8 +45,8 @@ def read_config(file: str | None) -> dict[str, Any] | None:
             hint = f"did you mean {near[0]}?" if near else f"it may have {', '.join(_CONFIG)}"
             raise ArgumentError(f"{file}: {key!r} is not part of a config; {hint}")
         kind, name = _CONFIG[key]
-        of_strings = key != "tags" or all(isinstance(tag, str) for tag in value)
-        if not isinstance(value, kind) or isinstance(value, bool) or not of_strings:
+        fits = isinstance(value, kind) and not isinstance(value, bool)
+        if not fits or (key == "tags" and not all(isinstance(tag, str) for tag in value)):
             raise ArgumentError(f"{file}: {key} is {value!r}; it must be {name}")
     return config
 

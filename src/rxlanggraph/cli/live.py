@@ -6,9 +6,9 @@ import threading
 
 import click
 
-from rxlanggraph.cli.addresses import parse_address
+from rxlanggraph.cli.addresses import Address, parse_address
 from rxlanggraph.cli.completion import complete_file
-from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.cli.option_types import parsed
 
 __all__ = ["live"]
 
@@ -20,13 +20,14 @@ __all__ = ["live"]
 @click.argument("journal", metavar="JOURNAL", shell_complete=complete_file)
 @click.option(
     "--address",
+    callback=parsed(parse_address),
     metavar="[HOST:]PORT",
     default="127.0.0.1:0",
     show_default=True,
     help="Where to serve the page; port 0 is any port that is free.",
 )
 @click.option("--content", is_flag=True, help="Show the texts of errors.")
-def live(journal: str, *, address: str, content: bool) -> int:
+def live(journal: str, *, address: Address, content: bool) -> int:
     """Serve a page with the progress of a run, until Ctrl-C.
 
     JOURNAL is the file or URL that 'rxlanggraph run' was given as --journal. The address of the
@@ -38,13 +39,9 @@ def live(journal: str, *, address: str, content: bool) -> int:
     from rxlanggraph.cli.journal.live_source import journal_source  # noqa: PLC0415
     from rxlanggraph.cli.live_page import live_page  # noqa: PLC0415
 
-    try:
-        parsed = parse_address(address)
-    except InvalidArgumentError as error:
-        raise click.UsageError(f"--address: {error}") from error
     with (
         journal_source(journal, show_content=content) as source,
-        live_page(parsed, show_content=content) as page,
+        live_page(address, show_content=content) as page,
     ):
         page.serve(source)
         threading.Event().wait()

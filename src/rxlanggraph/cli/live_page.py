@@ -1,4 +1,4 @@
-"""LivePage: ``--live``, and ``rxlanggraph live``: the page, served while a command lasts."""
+"""LivePage: the page of ``--live`` and ``rxlanggraph live``, served while a command lasts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rxlanggraph.live.access import Access
 from rxlanggraph.live.bridge_source import BridgeSource
 from rxlanggraph.live.schema import JournalProgress
 from rxlanggraph.live.source import Source
-from rxlanggraph.validation import LOOPBACK, is_loopback
+from rxlanggraph.validation import LOOPBACK, check_hosts, is_loopback
 
 __all__ = ["LivePage", "live_page"]
 
@@ -26,14 +26,14 @@ _ALL_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 # compared with, not listened o
 
 
 class LivePage:
-    """The page of a command, at an address that it has already. The main thread.
+    """The page of a command, whose address is taken already. The main thread.
 
     Args:
         listener: Listens at the address.
         address: The address.
         access: Who may see the page.
         show_content: Whether what messages say is shown.
-        stack: Ends what is served, at the end of the command.
+        stack: Ends the serving, at the end of the command.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ def live_page(address: Address, *, show_content: bool) -> Iterator[LivePage]:
     """Listen at ``address`` for the length of a block; serve what is to be shown there.
 
     Raises:
-        LiveError: The extra ``live`` is not installed, the address cannot be had, or the token
+        LiveError: The extra ``live`` is not installed, the address is wrong or in use, or the token
             that the environment sets cannot be one.
     """
     try:
@@ -89,9 +89,11 @@ def live_page(address: Address, *, show_content: bool) -> Iterator[LivePage]:
     host = address.host
     own = () if host in (*LOOPBACK, *_ALL_ADDRESSES) else (host,)
     try:
-        access = Access(
-            os.environ.get(LIVE_TOKEN), (*LOOPBACK, *own), any_address=host in _ALL_ADDRESSES
-        )
+        hosts = check_hosts("the host", (*LOOPBACK, *own))
+    except InvalidArgumentError as error:
+        raise LiveError(f"cannot serve the live page on {address}: {error}") from error
+    try:
+        access = Access(os.environ.get(LIVE_TOKEN), hosts, any_address=host in _ALL_ADDRESSES)
     except InvalidArgumentError as error:
         raise LiveError(f"{LIVE_TOKEN}: {error}") from error
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

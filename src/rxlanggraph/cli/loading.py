@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 _EXAMPLE = "such as my_graphs.py:graph or my_package.graphs:graph"
-# Where code is that is not the user's: the command, the standard library, installed packages.
+# Where there is code that is not the user's: the command and the standard library.
 _CODE = Path(__file__).parent
 _LIBRARY = Path(os.__file__).parent
 # The file of os.environ in a traceback, from its source and as part of the interpreter.
@@ -121,7 +121,7 @@ def _in_project(name: str, file: str) -> Target:
 
 @contextlib.contextmanager
 def opened_graph(target: Target, config: Mapping[str, Any] | None) -> Iterator[MadeGraph]:
-    """Import the graph of ``target``, and have it for the length of a block, made if need be.
+    """Import the graph of ``target``, make it if need be, and keep it for the length of a block.
 
     The main thread, before anything runs. Blocks as importing does, and as `made_graph` does.
 
@@ -263,11 +263,11 @@ def _imported(target: Target) -> Any:
 
 
 def _import_file(source: str, target: Target) -> ModuleType:
-    path = Path(os.path.realpath(source))
-    if not os.path.isfile(path):
+    if not os.path.isfile(source):
         raise TargetError(
             f"{_by(target)}no file {source!r}: give the path of a Python file, {_EXAMPLE}"
         )
+    path = Path(os.path.realpath(source))
     _make_importable(path.parent)
     name = path.stem if path.stem not in sys.modules else f"_rxlanggraph_target_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -307,7 +307,7 @@ def _make_importable(directory: Path) -> None:
 
 
 def _by(target: Target) -> str:
-    """The beginning of a message about what a project names."""
+    """Return the beginning of a message: the place in the project's file, if there is one."""
     return "" if target.project is None else f"{target.origin}: "
 
 
@@ -317,7 +317,7 @@ def _import_error(source: str, error: BaseException, target: Target) -> TargetEr
 
 
 def _failure(error: BaseException, target: Target, remedy: str) -> str:
-    """Tell an exception of the user's code, its place, and the remedy."""
+    """Return a text for an exception of the user's code, with its place and the remedy."""
     text = f"{type(error).__name__}: {' '.join(error_text(error).split())}"
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, SyntaxError):
@@ -344,7 +344,7 @@ def _is_users(filename: str) -> bool:
 
 
 def _installing(module: str, project: Project | None) -> str | None:
-    """How to install ``module``, if a project depends on it, or may do so."""
+    """Return how to install ``module``, if it is, or may be, a dependency of the project."""
     packages = () if project is None else project.packages
     top = module.partition(".")[0]
     names = {each: re.split(r"[^\w.-]", each)[0].replace("-", "_").lower() for each in packages}

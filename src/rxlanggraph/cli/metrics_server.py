@@ -47,10 +47,11 @@ def served_metrics(
     registry.register(metrics)
     try:
         server, thread = start_http_server(address.port, address.host, registry)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a host that no name can have is a UnicodeError
+        reason = getattr(error, "strerror", None) or str(error)
         raise MetricsError(
-            f"cannot serve metrics on {address}: {error.strerror or error}; give a free address of "
-            "this machine to --metrics"
+            f"cannot serve metrics on {address}: {reason}; give a free address of this machine to "
+            "--metrics"
         ) from error
     server.handle_error = _ignore_lost_client  # type: ignore[method-assign]
     try:

@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
-__all__ = ["SectionedCommand", "seconds", "whole_number"]
+from rxlanggraph.errors import InvalidArgumentError
+
+__all__ = ["SectionedCommand", "parsed", "seconds", "whole_number"]
 
 # Seconds: much more would overflow the system's clocks.
 _LONGEST = 1e9
@@ -38,7 +40,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
 
 
 def seconds(least: float = 0.0, most: float = _LONGEST) -> Callable[[Any], float]:
-    """Return an option's type: seconds, fractions included; with 0, anything longer than that."""
+    """Return an option's type: seconds, from ``least`` (more than 0, if that is 0) to ``most``."""
 
     def convert(value: Any) -> float:
         try:
@@ -55,6 +57,20 @@ def seconds(least: float = 0.0, most: float = _LONGEST) -> Callable[[Any], float
         return number
 
     return convert
+
+
+def parsed(
+    parse: Callable[[str], object],
+) -> Callable[[click.Context, click.Parameter, str | None], object]:
+    """Return an option's callback that parses its value; InvalidArgumentError is wrong usage."""
+
+    def callback(_: click.Context, __: click.Parameter, value: str | None) -> object:
+        try:
+            return None if value is None else parse(value)
+        except InvalidArgumentError as error:
+            raise click.BadParameter(str(error)) from error
+
+    return callback
 
 
 class SectionedCommand(click.Command):

@@ -19,7 +19,7 @@ from rxlanggraph.cli.errors import TracesError
 
 __all__ = ["new_provider"]
 
-# What the variables of OpenTelemetry may say, where they are set: the first that is set counts.
+# Variables of OpenTelemetry, of which the first that is set counts, and the only value supported.
 _SUPPORTED = (
     (("OTEL_TRACES_EXPORTER",), "otlp"),
     (("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf"),

@@ -33,8 +33,8 @@ def read_password(variable: str) -> str | None:
     """Return the password that the environment sets; None if it sets none.
 
     Args:
-        variable: The variable that has it. The file that has it instead is named by the variable
-            with ``_FILE`` after its name.
+        variable: The variable with the password. That with ``_FILE`` after its name may name a file
+            with it instead.
 
     Raises:
         CommandError: It is set twice, or in a file that cannot be read.
@@ -49,14 +49,16 @@ def read_password(variable: str) -> str | None:
         return Path(file).read_text("utf-8").rstrip("\r\n")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise CommandError(f"cannot read {file}, which {file_variable} names: {reason}") from None
+        raise CommandError(
+            f"cannot read {file}, which {file_variable} names: {reason}; name a readable file"
+        ) from None
 
 
 def warn_of_visible_password(what: str, variable: str) -> None:
     """Print a warning: the command line shows a password to all users of this machine.
 
     Args:
-        what: What the password is of.
+        what: The password's owner.
         variable: The variable that may have it instead.
     """
     print_stderr(

@@ -142,7 +142,10 @@ def read_environment(file: str) -> dict[str, str]:
                 "NAME=value"
             )
     values = dotenv.dotenv_values(file, encoding="utf-8")
-    return {name: value for name, value in values.items() if value is not None}
+    found = {name: value for name, value in values.items() if value is not None}
+    for name, value in found.items():
+        _check_variable(file, name, value)
+    return found
 
 
 def _dotenv(file: str) -> Any:
@@ -212,7 +215,21 @@ def _environment(file: str, folder: Path, value: Any) -> dict[str, str]:
     for name, text in value.items():
         if not isinstance(text, str):
             raise ProjectError(f"{file}, env.{name}: {text!r} is not a string; put it in quotes")
+        _check_variable(f"{file}, env", name, text)
     return value
+
+
+def _check_variable(place: str, name: str, value: str) -> None:
+    try:
+        text = os.fsencode(name + value)
+    except UnicodeEncodeError:  # a lone surrogate
+        text = b"\0"
+    if not name or "=" in name or b"\0" in text:
+        raise ProjectError(
+            f"{place}: {name!r} cannot be an environment variable: a name is not "
+            "empty and has no '=', and neither has NUL or a lone surrogate, nor has the value; "
+            "correct it"
+        )
 
 
 def is_javascript(place: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from rxlanggraph.cli.loading import (
     opened_graph,
 )
 from rxlanggraph.cli.metrics_server import served_metrics
-from rxlanggraph.cli.option_types import SectionedCommand, seconds, whole_number
+from rxlanggraph.cli.option_types import SectionedCommand, parsed, seconds, whole_number
 from rxlanggraph.cli.pipeline.job import IOPaths, Job, JobOptions
 from rxlanggraph.cli.pipeline.limits import MINIMUM_FOR_PERCENT, FailureLimit, RateLimiter
 from rxlanggraph.cli.pipeline.model_use import ModelOptions, parse_limits
@@ -79,20 +79,6 @@ Draining reads no more lines, and answers those that were read or, with --journa
 that saves checkpoints in a database stops between supersteps instead, and --journal with --resume
 continues it from there.
 """
-
-
-def _parsed(
-    parse: Callable[[str], object],
-) -> Callable[[click.Context, click.Parameter, str | None], object]:
-    """Return an option's callback that parses its value; InvalidArgumentError is wrong usage."""
-
-    def callback(_: click.Context, __: click.Parameter, value: str | None) -> object:
-        try:
-            return None if value is None else parse(value)
-        except InvalidArgumentError as error:
-            raise click.BadParameter(str(error)) from error
-
-    return callback
 
 
 def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
@@ -207,7 +193,7 @@ def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
 @click.option("--ordered", is_flag=True, help="Results in the order of the input.")
 @click.option(
     "--halt",
-    callback=_parsed(FailureLimit.parse),
+    callback=parsed(FailureLimit.parse),
     metavar="N|P%",
     help="Stop after N failures, or once P percent of the messages have failed (checked only "
     f"after the first {MINIMUM_FOR_PERCENT}). Invalid lines count. Runs in flight are still "
@@ -215,7 +201,7 @@ def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
 )
 @click.option(
     "--rate",
-    callback=_parsed(RateLimiter.parse),
+    callback=parsed(RateLimiter.parse),
     metavar="N/s",
     help="Read at most N messages per second (/m: minute, /h: hour), evenly spaced.",
 )
@@ -236,19 +222,19 @@ def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
     "--prices",
     metavar="FILE",
     shell_complete=complete_file,
-    help="Prices of models per million tokens, as JSON: "
+    help="Prices of models per million tokens, in a file like that of --config: "
     '{"MODEL": {"input": 1.25, "output": 10}}. Implies --usage.',
 )
 @click.option(
     "--metrics",
-    callback=_parsed(parse_address),
+    callback=parsed(parse_address),
     metavar="[HOST:]PORT",
     help="Serve metrics for Prometheus while the run lasts. Binds to localhost unless HOST is "
     "given. Port 0 chooses a free port.",
 )
 @click.option(
     "--live",
-    callback=_parsed(parse_address),
+    callback=parsed(parse_address),
     metavar="[[HOST:]PORT]",
     is_flag=False,
     flag_value="0",
@@ -413,7 +399,7 @@ def run(
 
 
 def _serve_metrics(stack: contextlib.ExitStack, options: dict[str, Any], *, quiet: bool) -> None:
-    """Have the hooks of ``--metrics`` in the options instead of its address."""
+    """Serve ``--metrics``; replace its address in the options by the hooks that are served."""
     if options["metrics"] is None:
         return
     options["metrics"], address = stack.enter_context(served_metrics(options["metrics"]))
@@ -422,7 +408,7 @@ def _serve_metrics(stack: contextlib.ExitStack, options: dict[str, Any], *, quie
 
 
 def _serve_live(stack: contextlib.ExitStack, options: dict[str, Any]) -> None:
-    """Have the page of ``--live`` in the options instead of its address, until the stack ends."""
+    """Serve ``--live`` until the stack ends; replace its address in the options by the page."""
     show_content = options.pop("live_content")
     if options["live"] is None:
         if show_content:
@@ -445,11 +431,11 @@ def _complete(
     executor: str,
     **placing: Any,
 ) -> JobOptions:
-    """Add to the options what depends on the graph's own code, which is loaded now."""
+    """Add the options that depend on the graph's own code, which is loaded by now."""
     opened = stack.enter_context(
         executor_for(executor, made.graph, target, options.config, **placing)
     )
-    # That code may set a tracer provider up.
+    # The graph's code may have set up a tracer provider.
     exported = stack.enter_context(exported_traces()) if traces else None
     return replace(options, executor=opened, traces=exported)
 

@@ -1,7 +1,7 @@
 """Options from a file: rxlanggraph.toml, with a table for each command.
 
-They become defaults of the command line's own library, so that an option on the command line has
-precedence over an environment variable, and that over the file.
+They become click's defaults, so an option on the command line has precedence over an environment
+variable, and that over the file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def load_settings(context: click.Context, _: click.Parameter, file: str | None) 
 
 
 def source_of(error: click.ClickException) -> str | None:
-    """Return the place that the wrong value of ``error`` is from, unless it was typed."""
+    """Return where the wrong value of ``error`` comes from; None for the command line."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     if context is None or parameter is None or parameter.name is None:
         return None
@@ -64,7 +64,7 @@ def source_of(error: click.ClickException) -> str | None:
 
 
 def _table_of(context: click.Context) -> str:
-    """The name of a command's table: those of the group's commands are within that of the group."""
+    """Return the name of a command's table, which is within that of its group."""
     names = []
     while context.parent is not None:
         names.append(str(context.info_name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
 
 import click
 
@@ -55,13 +54,14 @@ def status(
     a dead worker count as in flight until their leases expire.
     """
     # Imported here: databases are slow to import, and --help does not need them.
-    from rxlanggraph.cli.journal.status_report import SHOWN, status_of  # noqa: PLC0415
+    from rxlanggraph.cli.journal.status_report import SHOWN, status_of, table_of  # noqa: PLC0415
 
+    as_text = json.dumps if as_json else table_of
     shown = None if as_json else SHOWN
     known = {} if prices is None else prices_in(prices)
     priced = known if usage or prices is not None else None
     found = status_of(journal, shown, priced)
-    _show(found, as_json=as_json)
+    print_stdout(as_text(found))
     while watch and not found["finished"]:
         time.sleep(interval)
         found = status_of(journal, shown, priced)
@@ -69,11 +69,5 @@ def status(
             click.clear()
         elif not as_json:
             print_stdout()
-        _show(found, as_json=as_json)
+        print_stdout(as_text(found))
     return ExitStatus.OK
-
-
-def _show(found: dict[str, Any], *, as_json: bool) -> None:
-    from rxlanggraph.cli.journal.status_report import table_of  # noqa: PLC0415
-
-    print_stdout(json.dumps(found) if as_json else table_of(found))

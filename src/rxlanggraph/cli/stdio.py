@@ -21,10 +21,10 @@ __all__ = ["discard_buffers", "logged", "print_stderr", "print_stdout", "why_not
 
 
 def print_stdout(text: str = "") -> None:
-    """Write lines to standard output; what its encoding does not have, as escapes.
+    """Write text to standard output, with escapes for characters that its encoding lacks.
 
     Raises:
-        OutputError: They could not be written.
+        OutputError: It could not be written.
     """
     try:
         try:
@@ -52,7 +52,7 @@ def print_stderr(text: str) -> None:
 
 
 class _Handler(logging.Handler):
-    """Writes records to what is standard error at that moment. Any thread."""
+    """Writes records to the current standard error. Any thread."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -82,7 +82,7 @@ def logged(verbosity: int) -> Iterator[None]:
 
 
 def discard_buffers() -> None:
-    """Discard what the two have not accepted. To be called last, before the program ends.
+    """Discard what standard output and standard error did not accept, at the program's end.
 
     Otherwise the interpreter would flush the buffers at exit, fail, and replace the exit status.
     """

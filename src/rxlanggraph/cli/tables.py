@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-__all__ = ["columns", "duration", "printable", "table"]
+__all__ = ["columns", "duration", "printable"]
 
 _UNITS: Final = (("d", 86400), ("h", 3600), ("m", 60))
 
 
-def columns(rows: Iterable[tuple[str, ...]]) -> str:
-    """Return the rows, of equal length, with each column as wide as its widest cell."""
-    table = list(rows)
+def columns(rows: Iterable[Sequence[str]]) -> str:
+    """Return the rows, of equal length, with each column as wide as its widest cell.
+
+    Control characters are escaped: cells have texts of the program, which may be a model's.
+    """
+    table = [tuple(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
@@ -21,13 +24,8 @@ def columns(rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def table(rows: Iterable[Sequence[str]]) -> str:
-    """Return rows as a table; control characters of its cells are escaped."""
-    return columns(tuple(map(printable, row)) for row in rows)
-
-
 def printable(text: str) -> str:
-    """Return text with its control characters, and others that are not to be seen, escaped."""
+    """Return text with control characters, and others that cannot be seen, escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

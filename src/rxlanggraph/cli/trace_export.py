@@ -27,7 +27,7 @@ _CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 @contextlib.contextmanager
 def exported_traces() -> Iterator[RunTraces | None]:
-    """Export the traces of runs, for the length of a block; at its end all that are left. Blocks.
+    """Export the traces of runs for the length of a block. Its end blocks, to export the rest.
 
     Yields:
         The hooks whose traces are exported; None if OpenTelemetry is disabled.
@@ -47,7 +47,7 @@ def exported_traces() -> Iterator[RunTraces | None]:
     try:
         yield RunTraces(provider, content=_is_true(_CONTENT))
     finally:
-        # That of the graph's code may also be one of the API alone, which has neither.
+        # One that the graph's code has set up need not be the SDK's, and may have neither method.
         end = getattr(provider, "shutdown" if is_own else "force_flush", None)
         try:
             if callable(end):

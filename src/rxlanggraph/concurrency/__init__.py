@@ -1,4 +1,4 @@
 """Futures, threads, tasks and loops: nothing that knows of messages.
 
-Every module here could be used in another program.
+Every module here could be used in another program; `leftovers`, in one with LangGraph.
 """

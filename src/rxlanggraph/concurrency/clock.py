@@ -1,4 +1,4 @@
-"""Clock: what time it is, and what threads wait at. Replaced where time is virtual.
+"""Clock: the time, and the gates at which threads wait. Replaced where time is virtual.
 
 Standard library and errors only. Ages, durations, deadlines and the timeouts of blocking waits
 follow it; timers are those of the event loop, whose own clock has to agree.
@@ -17,7 +17,7 @@ __all__ = ["SYSTEM_CLOCK", "Clock", "Gate", "closed_gate", "wait_limit"]
 
 
 class Gate(Protocol):
-    """What one thread waits at, until another thread opens it, once. As ``threading.Lock``."""
+    """One thread waits at it until another thread opens it, once. As ``threading.Lock``."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Wait until it is open; False after ``timeout`` seconds, of which -1 means no limit."""

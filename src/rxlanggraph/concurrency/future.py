@@ -175,9 +175,8 @@ class SharedLockFuture(Future[_T]):
         for the futures of every executor. Exceptions raised by callbacks do not propagate.
 
         Args:
-            result: What it is resolved with, if ``exception`` is None; otherwise what
-                `result_nowait` returns.
-            exception: What it is resolved with, if that is not None.
+            result: The result, if ``exception`` is None; otherwise what `result_nowait` returns.
+            exception: The exception, if it is resolved with one.
             call_back: False leaves the callbacks to the next call of this method.
 
         Returns:
@@ -213,7 +212,7 @@ class SharedLockFuture(Future[_T]):
             return None
         waiting = None if before in _NOTIFIED_STATES else self._waiting
         waiters = () if waiting is None else tuple(waiting.waiters)
-        return waiters, *self._take_observers(call_back)
+        return waiters, *self._take_observers(call_back=call_back)
 
     def tell(self, observers: Observers | None) -> BaseException | None:
         """Tell what `settle` returned of the outcome. Any thread; runs the callbacks.
@@ -338,13 +337,13 @@ class SharedLockFuture(Future[_T]):
     def _new_gate(self) -> Gate:
         return closed_gate()
 
-    def _wake_and_call_back(self, *, call_back: bool = True) -> BaseException | None:
+    def _wake_and_call_back(self) -> BaseException | None:
         with self._lock:
-            gates, callbacks = self._take_observers(call_back)
+            gates, callbacks = self._take_observers(call_back=True)
         return self._wake_each_and_call(gates, callbacks)
 
     def _take_observers(
-        self, call_back: bool
+        self, *, call_back: bool
     ) -> tuple[list[Gate] | None, Sequence[Callable[[Any], object]] | None]:
         """Remove what waits for it and, with ``call_back``, its callbacks. Under the lock."""
         gates = self._gates

@@ -1,4 +1,4 @@
-"""What the interpreter can do. A place of its own, so that a scenario can replace it."""
+"""What the interpreter can do. A module of its own, so that a scenario can replace it."""
 
 from __future__ import annotations
 

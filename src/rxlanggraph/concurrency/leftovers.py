@@ -23,11 +23,11 @@ _OF_SAVERS = {"aput", "aput_writes"}
 class Leftovers:
     """Finds the leftovers of runs. Confined to the loop.
 
-    All runs that ask within one iteration of the loop share one look at its tasks, in the next:
-    if ten thousand are cancelled at once, each would otherwise look at the tasks of all others.
+    All runs that ask within one iteration of the loop share one search of its tasks, in the next:
+    if ten thousand are cancelled at once, each would otherwise search the tasks of all others.
 
     Args:
-        variable: In the context of a run, and of all tasks that it starts, the scope of the run.
+        variable: Has the scope of a run, in the context of the run and of all tasks that it starts.
     """
 
     def __init__(self, variable: ContextVar[Any]) -> None:

@@ -3,8 +3,8 @@
 What breaks without it: one callback that computes, or waits in the sync way, stops all that is on
 its loop, and nothing says which one it was.
 
-A thread has the loop call back now and then, and looks at the loop's stack when that takes too
-long; without work, it sleeps without a timeout. A timer of the loop would not do: a blocked loop
+A thread makes the loop call back now and then, and reads the loop's stack when that takes too long;
+without work, it sleeps without a timeout. A timer of the loop would not do: a blocked loop
 cannot report itself, and the delay of a callback is the measurement.
 
 Standard library only.
@@ -28,12 +28,12 @@ from rxlanggraph.concurrency.threads import start_detached
 
 __all__ = ["Blockage", "LoopWatch"]
 
-# Looks per time after which the loop counts as blocked: so blocks are noticed that last a quarter
-# longer. A guess.
+# Checks per time after which the loop counts as blocked: every block that lasts a quarter longer is
+# noticed. A guess.
 _LOOKS = 4
-# How many callbacks are named. A guess: a program that has more of them has read enough.
+# How many callbacks are named. A guess: with more, the first ones say enough.
 _NAMED = 256
-# What runs callbacks, and what passes calls on: neither is what blocks.
+# Modules that run callbacks, and packages that pass calls on: neither blocks the loop.
 _RUNS_CALLBACKS = frozenset({"asyncio.base_events", "asyncio.events", "asyncio.runners"})
 _PASSES_ON = frozenset(
     {
@@ -71,7 +71,7 @@ class LoopWatch:
     """Watches over one loop while there is work, from `wake` on until `stop`.
 
     Args:
-        name: That of its thread.
+        name: The name of its thread.
         blocked_after: Seconds after which the loop counts as blocked.
         loop: Returns the loop, once there is one.
         thread_id: Returns the ident of the loop's thread.
@@ -112,8 +112,8 @@ class LoopWatch:
     def lag(self) -> float | None:
         """Seconds that a callback waits for the loop, at present. Any thread; never blocks.
 
-        None before the first measurement, and once it is to end: what it has asked of the loop may
-        never be answered then. While there is no work it is the last one.
+        None before the first measurement, and after `stop`, when the loop may never call back.
+        Without work it is the last measurement.
         """
         with self._changed:
             if self._stopping:
@@ -124,7 +124,7 @@ class LoopWatch:
         return max(last or 0.0, monotonic() - posted)
 
     def wake(self) -> None:
-        """There is work. Any thread; never blocks."""
+        """Begin to watch, as there is work. Any thread; never blocks."""
         if self._awake:
             return
         with self._changed:
@@ -151,7 +151,7 @@ class LoopWatch:
     def join(self, timeout: float | None) -> None:
         """Wait for the end of the thread, after `stop`, at most ``timeout`` seconds. Blocks.
 
-        In that thread itself, which a hook may be called in, it does not wait.
+        Called in that thread, by a hook, it does not wait.
         """
         if self._thread is not None and not self.is_inside():
             self._thread.join(timeout)
@@ -175,14 +175,14 @@ class LoopWatch:
                 self._changed.wait_for(lambda: self._awake or self._stopping)
                 if self._stopping:
                     return False
-                self._awake = False  # before the look: what comes after it, wakes again
+                self._awake = False  # before the check: work that comes after it wakes again
             if self._is_busy():
                 with self._changed:
                     self._awake = True
                 return True
 
     def _look(self) -> bool:
-        """Have the loop call back, and name what keeps it from that. False if the loop is gone."""
+        """Make the loop call back, and name what keeps it from that. False if the loop is gone."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             return False

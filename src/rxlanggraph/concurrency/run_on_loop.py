@@ -15,7 +15,7 @@ from rxlanggraph.concurrency.loop_probe import LoopProbe
 from rxlanggraph.concurrency.tasks import retrieve_exception
 from rxlanggraph.errors import BlockingCallError, LoopUnavailableError
 
-__all__ = ["check_reachable", "enter_on_loop", "leave_to_parent", "run_on_loop"]
+__all__ = ["await_on_loop", "check_reachable", "enter_on_loop", "leave_to_parent", "run_on_loop"]
 
 _T = TypeVar("_T")
 # Seconds between two checks that the loop still runs: a stopped one resolves nothing. A guess.
@@ -74,7 +74,7 @@ async def await_on_loop(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[An
     try:
         call.send()
         ended, probe = asyncio.wrap_future(call.future), LoopProbe(loop)
-        ended.add_done_callback(retrieve_exception)  # if cancelled, this waits for it no longer
+        ended.add_done_callback(retrieve_exception)  # if this is cancelled, nothing else does
         while not (await asyncio.wait([ended], timeout=_PROBE_INTERVAL))[0]:
             _check(probe, loop, call.future)
         return ended.result()

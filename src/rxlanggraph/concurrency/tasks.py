@@ -100,8 +100,8 @@ async def run_undo(undo: Callable[[_T], Awaitable[object]], done: _T) -> None:
     for five seconds at most. Those cancellations are not raised: the caller's own says it all.
 
     Args:
-        undo: Undoes something.
-        done: What it is given.
+        undo: Undoes a call.
+        done: The result of that call.
 
     Raises:
         BaseException: Whatever ``undo`` raised, unless it was cancelled.
@@ -127,7 +127,7 @@ async def _outlast(task: asyncio.Task[Any]) -> None:
         rest = None if until is None else until - loop.time()
         if rest is not None and rest <= 0:
             task.cancel()
-            until = rest = None  # it is about to end; if cancelled again, it is told again
+            until = rest = None  # it is about to end; if cancelled again, it is cancelled again
         try:
             await asyncio.wait([task], timeout=rest)
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""LangChain's callbacks: in these the model calls of a run wait, and report their end.
+"""LangChain callbacks, in which the model calls of a run wait and report their end.
 
 Each run has two handlers: `_Inline` is called, `_Awaited` is awaited. LangChain finds them through
 context variables, not through a config, so a model that a function calls without a config is
@@ -50,8 +50,7 @@ from rxlanggraph.messages import StreamMessage
 
 __all__ = ["RunCalls"]
 
-# The call that the code of this context is within, for calls that are made meanwhile. It may be
-# over.
+# The call within which the code of this context runs, for calls that it makes. It may be over.
 _within: ContextVar[_Call | None] = ContextVar("rxlanggraph_model_call", default=None)
 _inline: ContextVar[BaseCallbackHandler | None] = ContextVar(
     "rxlanggraph_limits_inline", default=None
@@ -64,7 +63,7 @@ register_configure_hook(_awaited, inheritable=True)
 
 
 class CallGate(Protocol):
-    """What a call has to pass: a `ModelGate`, or one that is in another process."""
+    """The gate of a call: a `ModelGate`, or a stand-in for one in another process."""
 
     @property
     def limit(self) -> ModelLimit: ...
@@ -89,7 +88,7 @@ class CallGate(Protocol):
 
 
 class CallLimits(Protocol):
-    """What has the gates of calls: `Limits`, or those of another process."""
+    """Finds the gates of calls: `Limits`, or a stand-in for those of another process."""
 
     @property
     def count_tokens(self) -> Callable[[ModelCall], int] | None: ...
@@ -101,7 +100,7 @@ class CallLimits(Protocol):
 
 
 class Counter(Protocol):
-    """What counts tokens: a `Usage`, or what tells one in another process."""
+    """Counts tokens: a `Usage`, or a stand-in that reports to one in another process."""
 
     def add(
         self, message: StreamMessage, models: tuple[str, ...], tokens: Mapping[str, Any] | None
@@ -109,7 +108,7 @@ class Counter(Protocol):
 
 
 class _Limited(NamedTuple):
-    """What a call that is limited has to pass."""
+    """The gate of a limited call, and its ticket there."""
 
     limits: CallLimits
     gate: CallGate
@@ -120,15 +119,15 @@ class _Call:
     """A call of `RunCalls`.
 
     Args:
-        number: That of LangChain's run_id.
-        outer: The call that it is made within, if that is under way.
+        number: The number of LangChain's run_id.
+        outer: The call within which it is made; None if there is none.
     """
 
     # All written by the code that makes the call.
     limited: _Limited | None = None
     awaited = False
     models: tuple[str, ...] = ()  # its names
-    # Tells that the call is over, if nothing else has: when its run_id is gone.
+    # Ends the call when its run_id is freed, if nothing else has.
     guard: weakref.ref[UUID] | None = None
 
     def __init__(self, number: int, outer: _Call | None) -> None:
@@ -146,12 +145,12 @@ class RunCalls:
     """The model calls of one run. Its methods may be called by any thread of the run.
 
     Args:
-        limits: What limits them; None if nothing does.
-        usage: What counts their tokens; None if nothing does.
+        limits: Their limits; None for none.
+        usage: Counts their tokens; None: they are not counted.
         message: The message of the run.
-        clock: That of the bridge.
-        is_inside: Whether the code of this context belongs to the run, and not to one that it has
-            sent.
+        clock: The clock of the bridge.
+        is_inside: Returns whether the code of this context belongs to the run, and not to one that
+            it has sent.
     """
 
     def __init__(
@@ -169,12 +168,12 @@ class RunCalls:
         self._clock = clock
         self._lock = fork_safe_rlock()  # a leaf: orders the end of the run and its calls
         # By the number of the run_id: the calls that wait, or are under way. Single calls of a
-        # dict, by any thread. The run_id itself would never be gone.
+        # dict, by any thread. As a key, the run_id itself would never be freed.
         self._calls: dict[int, _Call] = {}
         self._over = False  # only ever set, by any thread
 
     def enter(self) -> None:
-        """Have calls of models in this context, and in copies of it, reported."""
+        """Track the model calls made in this context, and in copies of it, from now on."""
         _inline.set(_Inline(self))
         _awaited.set(_Awaited(self))
 
@@ -184,7 +183,7 @@ class RunCalls:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let no further call go, and none wait: its result is of no use. Any thread."""
+        """Refuse further calls, and end the waits: no result is of use any more. Any thread."""
         self._over = True
         # By the lock, a call that arrives meanwhile is seen here, or sees the flag in `_prepare`.
         with self._lock:
@@ -212,13 +211,13 @@ class RunCalls:
     async def begin_async(
         self, run_id: UUID, messages: Sequence[BaseMessage], *, batch_size: int = 1, **details: Any
     ) -> None:
-        """Wait until a call, which was noted, may go. In a coroutine.
+        """Wait until a call, which was noted, may be made. In a coroutine.
 
         Args:
             run_id: LangChain's number of the call.
             messages: What the model is asked.
             batch_size: How many calls wait for each other.
-            details: What else LangChain tells of it.
+            details: LangChain's other arguments.
 
         Raises:
             CancelledError: The run is over.
@@ -240,9 +239,9 @@ class RunCalls:
     def begin(
         self, run_id: UUID, messages: Sequence[BaseMessage], *, batch_size: int = 1, **details: Any
     ) -> None:
-        """Block until a call, which was noted, may go. In a thread.
+        """Block until a call, which was noted, may be made. In a thread.
 
-        On the thread of a loop, which must not be blocked, it goes at once, and is counted. The
+        On the thread of a loop, which must not be blocked, it does not wait, but is counted. The
         arguments and exceptions are those of `begin_async`.
         """
         call = self._calls.get(run_id.int)
@@ -281,7 +280,7 @@ class RunCalls:
             )
             with self._lock:  # before the flag is read: see `abandon`
                 call.limited = _Limited(limits, gate, ticket)
-        if self._over:  # what its threads go on to do is of no use
+        if self._over:
             raise asyncio.CancelledError
         return call.limited
 
@@ -359,7 +358,7 @@ class RunCalls:
 
 
 def _names_in(metadata: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the model that has answered, by the metadata of its answer."""
+    """Return the names of the model in the metadata of its answer."""
     names = (metadata.get("model_name"), metadata.get("model"))
     return tuple(name for name in names if isinstance(name, str))
 
@@ -384,7 +383,7 @@ class _Handler(BaseCallbackHandler):
 
 
 class _Inline(_Handler):
-    """In the context of the code that calls a model: all but the wait of a coroutine."""
+    """Does all but wait in a coroutine. Called in the context of the code that calls a model."""
 
     run_inline = True
 
@@ -410,7 +409,7 @@ class _Inline(_Handler):
 
 
 class _Awaited(_Handler):
-    """The wait of a coroutine, on any loop."""
+    """Waits in a coroutine, on any loop."""
 
     @property
     def ignore_llm(self) -> bool:
@@ -434,7 +433,7 @@ class _Awaited(_Handler):
 def _is_sync(asking: FrameType) -> bool:
     """Whether LangChain calls its callbacks instead of awaiting them.
 
-    Its two functions for that are distinguished by their names.
+    It has a function for each, told apart by its name.
 
     Args:
         asking: The frame of the function that calls the callback.

@@ -1,4 +1,4 @@
-"""ModelGate: the limits of one key of a provider: which call is next, and how many are concurrent.
+"""ModelGate: the limits of one key: which call is next, and how many are made at once.
 
 What breaks without it: each run that a provider refuses retries on its own. Together the retries
 ask for more than before, and what one run has learned (the limit, the pause) does not help the
@@ -35,15 +35,15 @@ from rxlanggraph.validation import check_duration, check_whole
 
 __all__ = ["LimitStatistics", "ModelGate", "ModelLimit", "Refusal", "Ticket"]
 
-# What is left of the calls at once after a refusal.
+# By what a refusal multiplies the number of places.
 _FACTOR = 0.5
 # Seconds of the first pause where the server does not say how long, and the longest one. Guesses.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 # Seconds. A wait for less than the resolution of a clock would be repeated without end.
 _LEAST_WAIT = 0.001
-# Tokens of an answer as long as there was none; and by how much the estimate follows the last one,
-# as that of a round trip in TCP does (RFC 6298). Guesses.
+# The estimated tokens of the first answer, and the weight of each later one in the estimate, as for
+# TCP's round-trip time (RFC 6298). Guesses.
 _FIRST_ANSWER = 500.0
 _WEIGHT = 0.125
 
@@ -105,7 +105,7 @@ class Refusal(NamedTuple):
 
     Attributes:
         pause: Seconds that it asks to wait; None if it does not say.
-        insists: Whether it means the calls of this key, so that a pause is due in any case.
+        insists: Whether it refuses all calls of this key, so that a pause is due in any case.
     """
 
     pause: float | None
@@ -118,15 +118,15 @@ class Ticket:
     Args:
         clock: The clock of its bridge.
         wait: How it waits; None if it does not.
-        prompt: Tokens of its question, as far as they are known.
+        prompt: Estimated tokens of its question.
         answer: Tokens that its answer may have at most; None if that is not known.
         inner: Whether it is made within another call, and so needs no place of its own.
     """
 
-    # All but the first four are guarded by the lock of the gate; `open` is read without it, too.
+    # All of these, and `wait`, are guarded by the lock of the gate; `open` is read without it, too.
     open = False  # whether it is under way
     queued = False
-    abandoned = False  # whether it is to wait no more
+    abandoned = False  # whether it must wait no longer
     has_place = False
     tokens = 0  # those reserved
     slot: Slot = 0
@@ -147,8 +147,8 @@ class ModelGate:
 
     Args:
         limit: What is allowed.
-        lock: That of all keys, a leaf.
-        shared: What is shared with other processes; None if nothing is.
+        lock: The lock of all gates; a leaf.
+        shared: The window that other processes share; None: it is not shared.
     """
 
     def __init__(
@@ -174,13 +174,13 @@ class ModelGate:
         self._answer = _FIRST_ANSWER
         self._deviation = 0.0
         self._calls = self._refused = self._tokens = 0
-        # Calls that ended without telling: added by finalizers, one call each, without the lock.
+        # Calls that ended unreported: added by finalizers, one call each, without the lock.
         self._lost: deque[Ticket] = deque()
 
     # -- one call ------------------------------------------------------------------------------
 
     async def enter_async(self, ticket: Ticket, wait: OnLoop) -> None:
-        """Wait until ``ticket`` may go. On any loop. Cancelling it gives up its place in the queue.
+        """Wait until ``ticket`` is admitted. On any loop. Cancelling it leaves the queue.
 
         Raises:
             CancelledError: It was abandoned meanwhile.
@@ -200,7 +200,7 @@ class ModelGate:
             raise
 
     def enter(self, ticket: Ticket, wait: InThread) -> None:
-        """Block until ``ticket`` may go. In a thread without a loop.
+        """Block until ``ticket`` is admitted. In a thread without a loop.
 
         Raises:
             CancelledError: It was abandoned meanwhile.
@@ -220,19 +220,19 @@ class ModelGate:
             raise
 
     def enter_nowait(self, ticket: Ticket) -> None:
-        """Let ``ticket`` go at once, and count it. Any thread; never blocks."""
+        """Admit ``ticket`` at once, and count it. Any thread; never blocks."""
         with self._lock:
             self._collect()
             ticket.tokens = self._expected(ticket)
             now = ticket.clock.now()
             ticket.slot = self._window.slot_of(now) if self._shared is None else self._shared.slot()
             self._change(ticket.slot, 1, ticket.tokens)
-            self._let_go(ticket)
+            self._admit(ticket)
 
     def _attempt(self, ticket: Ticket) -> float:
-        """Let ``ticket`` go if it may, and return 0; otherwise, when to ask again, in seconds.
+        """Admit ``ticket`` if possible, and return 0; otherwise the seconds until the next attempt.
 
-        With a shared window, it may ask that if this returns 0.
+        With a shared window, 0 means that this may be asked for room; the ticket is not admitted.
         """
         with self._lock:
             self._collect()
@@ -254,19 +254,19 @@ class ModelGate:
                 return 0.0
             ticket.slot, delay = self._window.reserve(ticket.tokens, now)
             if not delay:
-                self._let_go(ticket)
+                self._admit(ticket)
                 return 0.0
             return max(delay, _LEAST_WAIT)
 
     def _granted(self, ticket: Ticket, shared: SharedWindow) -> None:
-        """Let ``ticket`` go, for which there was room; unless it was abandoned meanwhile."""
+        """Admit ``ticket``, for which a shared window had room, unless it was abandoned."""
         with self._lock:
             if ticket.abandoned:
                 shared.change(ticket.slot, -1, -ticket.tokens)
                 raise asyncio.CancelledError
-            self._let_go(ticket)
+            self._admit(ticket)
 
-    def _let_go(self, ticket: Ticket) -> None:
+    def _admit(self, ticket: Ticket) -> None:
         self._clock = ticket.clock
         ticket.open = True
         ticket.wait = None  # it refers to a loop, and contexts that refer to this may live long
@@ -281,13 +281,13 @@ class ModelGate:
             self._wake_next()
 
     def leave(self, ticket: Ticket) -> None:
-        """Note that ``ticket`` waits no more, or ended untold. Any thread; never blocks."""
+        """Remove ``ticket``: it waits no longer, or ended unreported. Any thread; never blocks."""
         with self._lock:
             self._collect()
             self._remove(ticket)
 
     def abandon(self, ticket: Ticket) -> None:
-        """Have ``ticket`` wait no more, and raise CancelledError. Any thread; never blocks."""
+        """End the wait of ``ticket`` with a CancelledError. Any thread; never blocks."""
         with self._lock:
             ticket.abandoned = True
             if not ticket.open:
@@ -300,7 +300,7 @@ class ModelGate:
         self._lost.append(ticket)
 
     def collect(self) -> None:
-        """Note now what `lose` was told. Any thread; never blocks."""
+        """Remove now the tickets that `lose` was called with. Any thread; never blocks."""
         with self._lock:
             self._collect()
 
@@ -377,7 +377,7 @@ class ModelGate:
             seconds = longest * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
         if seconds is not None:
             self._pause(ticket, seconds)
-        if ticket.epoch == self._epoch:  # of those that were under way together, the first one
+        if ticket.epoch == self._epoch:  # the first refusal among those under way together
             self._epoch += 1
             self._refused_in_a_row += 1
             self._answered = 0
@@ -413,7 +413,7 @@ class ModelGate:
             del self._queue[ticket]
 
     def is_idle(self) -> bool:
-        """Whether nothing is known that is worth keeping. Any thread; never blocks."""
+        """Whether no call waits, is under way, or counts, and there is no pause. Any thread."""
         with self._lock:
             self._collect()
             now = self._clock.now()

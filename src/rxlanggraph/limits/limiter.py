@@ -1,4 +1,4 @@
-"""Limiter: Limits, which finds the gate of each model call."""
+"""Limits: the gate of each model call, by its key."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class ModelCall(NamedTuple):
 class Limits:
     """The limits of model providers, for `RxPyLangGraphBridge`'s ``limits``.
 
-    Every call of a LangChain model within a run waits until it may go: requests and tokens of the
-    last minute are counted, by an estimate before the call and by the provider's own figures after
-    it. When the provider refuses (429, 503, 529), only the key of that call is paused, for as long
-    as it says, and the number of calls at once is halved. Several bridges may share one object. Any
-    thread may use it.
+    Every call of a LangChain model within a run waits until it is admitted: requests and tokens of
+    the last minute are counted, by an estimate before the call and by the provider's own figures
+    after it. When the provider refuses (429, 503, 529), only the key of that call is paused, for as
+    long as it says, and the number of calls at once is halved. Several bridges may share one
+    object. Any thread may use it.
 
     Calls wait in the callbacks that LangChain awaits before it calls a model; in worker threads
     they block. A client that retries by itself hides refusals from this: make models with
@@ -74,7 +74,7 @@ class Limits:
         key: Which limit a call is under: a function of the `ModelCall` that returns a string, or
             None for a call that is not limited. Called in the thread of the call. None: the name of
             the model.
-        count_tokens: How many tokens a call's question has, as an estimate. None: LangChain's
+        count_tokens: Estimates the tokens of a call's question. None: LangChain's
             ``count_tokens_approximately``. Only called where tokens are limited.
         state: A `State` in which processes share what they have used, and pauses: together they
             keep to the limit. It may have another loop than a bridge, and is closed after all
@@ -161,9 +161,10 @@ class Limits:
     ) -> AsyncRetrying:
         """Return what ``retry=`` of the bridge takes, for failures of providers. Any thread.
 
-        Only failures that another attempt may not meet are retried: see `is_transient`. The wait is
-        as long as the server says; where it does not, it grows exponentially, at random. All
-        retries by this object together are at most a tenth of the messages, but for the first ten.
+        Only failures after which another attempt may succeed are retried: see `is_transient`. The
+        wait is as long as the server says; where it does not say, it grows exponentially, at
+        random. All retries by this object together are at most a tenth of the messages, but for the
+        first ten.
 
         Args:
             attempts: How often a message is tried, the first time included.
@@ -196,8 +197,8 @@ def ticket_for(
 
     Args:
         call: The call.
-        limit: What it is under.
-        count_tokens: That of its `Limits`.
+        limit: The limit of its key.
+        count_tokens: As for `Limits`.
         clock: The clock of its bridge.
         wait: How it waits; None if it does not.
         inner: Whether it is made within another call.

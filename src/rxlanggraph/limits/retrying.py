@@ -1,4 +1,4 @@
-"""Retrying: which failures are worth another attempt, and how many of those there may be.
+"""Retrying: which failures are retried, and how many retries there may be.
 
 What breaks without the budget: when a provider fails for all callers, each message is tried as
 often as it may be, which is the last thing that a provider in trouble needs.
@@ -14,11 +14,11 @@ from tenacity import AsyncRetrying, RetryCallState, stop_after_attempt
 from tenacity.wait import wait_random_exponential
 
 from rxlanggraph.errors import RunTimeoutError, StateUnavailableError
-from rxlanggraph.limits.signals import headers_of, requested_pause, status_of
+from rxlanggraph.limits.signals import attribute, headers_of, requested_pause, status_of
 
 __all__ = ["RetryBudget", "is_transient", "make_retrying"]
 
-# Statuses that another attempt may not meet. All others are the caller's own mistake.
+# Statuses after which another attempt may succeed. All others are the caller's own mistake.
 _TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 # Connections that failed, by the names that the clients of providers have for it.
 _CONNECTION_ERRORS = frozenset(
@@ -50,18 +50,11 @@ def is_transient(error: BaseException) -> bool:
     """
     status = status_of(error)
     if status is not None:
-        return status in _TRANSIENT and _code(error) not in _OUT_OF_MONEY
+        code = attribute(error, "code")
+        return status in _TRANSIENT and not (isinstance(code, str) and code in _OUT_OF_MONEY)
     if isinstance(error, ConnectionError | TimeoutError | RunTimeoutError | StateUnavailableError):
         return True
     return any(cls.__name__ in _CONNECTION_ERRORS for cls in type(error).__mro__)
-
-
-def _code(error: BaseException) -> object:
-    try:
-        code = getattr(error, "code", None)
-    except Exception:  # it may be anything
-        return None
-    return code if isinstance(code, str) else None
 
 
 class RetryBudget:
@@ -81,7 +74,7 @@ class RetryBudget:
             self._saved = min(_SAVED, self._saved + _SHARE)
 
     def take(self) -> bool:
-        """Whether there may be a retry; it counts. Any thread; never blocks."""
+        """Return whether a retry is allowed, and count it. Any thread; never blocks."""
         with self._lock:
             if self._saved < 1:
                 return False
@@ -95,11 +88,11 @@ def make_retrying(
     transient: Callable[[BaseException], bool],
     time: Callable[[], float],
 ) -> AsyncRetrying:
-    """Make what tenacity retries by.
+    """Make tenacity's policy.
 
     Args:
         attempts: How many there are at most, the first included.
-        budget: Of which each retry takes one.
+        budget: Allows each retry.
         transient: Whether to retry after an exception.
         time: Returns the seconds since the epoch, for servers that name a date.
     """

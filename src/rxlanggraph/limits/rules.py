@@ -1,4 +1,4 @@
-"""Rules: what applies to the models that the runs of one bridge call."""
+"""ModelRules: the limits and the usage of one bridge."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ModelRules:
     """The limits and the usage of a bridge. Any thread; never blocks.
 
     Args:
-        limits: What limits the calls; None if nothing does.
-        usage: What counts their tokens; None if nothing does.
+        limits: The limits of model calls; None for none.
+        usage: Counts their tokens; None: they are not counted.
     """
 
     def __init__(self, limits: Limits | None, usage: Usage | None) -> None:
@@ -38,12 +38,12 @@ class ModelRules:
     def calls_of(
         self, message: StreamMessage, clock: Clock, is_inside: Callable[[], bool]
     ) -> RunCalls:
-        """Return what its model calls tell, for one run. The arguments are those of `RunCalls`."""
+        """Return the `RunCalls` of one run. The arguments are those of its constructor."""
         return self._new(self.limits, self.usage, message, clock, is_inside)
 
 
 def model_rules(limits: object, usage: object) -> ModelRules | None:
-    """Check the arguments of a bridge; None if both are.
+    """Check the arguments of a bridge, and return its rules; None if both are None.
 
     Raises:
         InvalidTypeError: One of them is something else.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedWindow"]
 
-_logger = logging.getLogger("rxlanggraph")
+_log = logging.getLogger("rxlanggraph")
 # Seconds after which a waiting call checks again: others may have used less than they reserved. A
 # guess.
 _LOOK_EVERY = 1.0
@@ -42,7 +42,7 @@ _PATIENCE = 60.0
 _SPARE = 60.0
 # Corrections that are remembered while the store does not answer. A bound.
 _MOST_CHANGES = 10_000
-# Characters up to which a key is part of the record's name as it is.
+# The longest key that is part of the record's name as it is, in characters.
 _LONG = 100
 
 
@@ -115,14 +115,14 @@ class SharedWindow:
         return run_on_loop(self._state.loop, self._reserve(tokens))
 
     def change(self, slot: Slot, requests: int, tokens: int) -> None:
-        """Have amounts, which may be negative, added to what was used in ``slot``, soon.
+        """Add amounts, which may be negative, to what was used in ``slot``, soon. Never blocks.
 
-        What cannot be written is left to the next call. Never blocks.
+        What cannot be written is left to the next call.
         """
         self._post(_Change(slot, requests, tokens, 0.0))
 
     def pause(self, seconds: float) -> None:
-        """Have all processes call no more for so long, soon. Never blocks."""
+        """Pause the calls of all processes for so many seconds, soon. Never blocks."""
         self._post(_Change(self.slot(), 0, 0, self._time() + seconds))
 
     def slot(self) -> Slot:
@@ -147,9 +147,9 @@ class SharedWindow:
             while self._changes:
                 await self._update(None)
         except ClosedError:
-            self._changes.clear()  # reserved too much, for as long as the window lasts
+            self._changes.clear()  # too much stays reserved, until its slot has left the window
         except RxLangGraphError as error:
-            _logger.warning("what calls of %r have used was not saved: %r", self._name, error)
+            _log.warning("what calls of %r have used was not saved: %r", self._name, error)
         finally:
             self._writing = None
 
@@ -169,7 +169,7 @@ class SharedWindow:
         return found
 
     async def _update(self, tokens: int | None) -> tuple[Slot, float]:
-        """Write the changes, and reserve ``tokens``, if they are any."""
+        """Write the changes, and reserve ``tokens``, unless that is None."""
         for _ in range(_ATTEMPTS):
             changes = [self._changes.popleft() for _ in range(len(self._changes))]
             replacing: int | None = None
@@ -201,7 +201,7 @@ class SharedWindow:
 
 
 class _Record:
-    """What is saved of a key."""
+    """The saved record of a key."""
 
     def __init__(self, window: Window, paused_until: float) -> None:
         self.window = window
@@ -222,7 +222,7 @@ class _Record:
         return {"used": used, "paused_until": self.paused_until}
 
     def apply(self, change: _Change) -> None:
-        """Add what has happened since."""
+        """Apply a change."""
         self.window.change(change.slot, change.requests, change.tokens)
         self.paused_until = max(self.paused_until, change.paused_until)
 

@@ -1,4 +1,4 @@
-"""Signals: what a provider says by its errors and headers.
+"""Signals: what the errors and headers of a provider say.
 
 Everything is recognized by its shape: the clients of providers are not imported. An error has its
 HTTP status in ``status_code``, ``status`` or ``code``, its own or its response's, and its headers
@@ -13,14 +13,22 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-__all__ = ["OVERLOADED", "exhausted_for", "headers_of", "requested_pause", "status_of"]
+__all__ = [
+    "OVERLOADED",
+    "attribute",
+    "exhausted_for",
+    "headers_of",
+    "lowered",
+    "requested_pause",
+    "status_of",
+]
 
 OVERLOADED = frozenset({429, 503, 529})
 """The statuses by which a server asks for fewer calls; 529 is Anthropic's."""
 
 # Causes of an exception that are looked at. A bound, as a chain may be a circle.
 _CHAIN = 8
-# A date below this many seconds is taken for a duration: 2001, and thirty years.
+# Smaller numbers of seconds are durations, larger ones dates: this is 2001, or thirty years.
 _EPOCH = 1_000_000_000.0
 # Seconds of the longest pause. A guess: what names a longer one is mistaken, and the waits of
 # threads, and the records of a state, have no room for all numbers.
@@ -53,14 +61,14 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that ``error``, or its cause, tells; None if it tells none.
+    """Return the HTTP status of ``error``, or of its cause; None if there is none.
 
     Any thread; never blocks.
     """
     return next((status for each in _chain(error) if (status := _own_status(each))), None)
 
 
-def _attribute(thing: object, name: str) -> Any:
+def attribute(thing: object, name: str) -> Any:
     """Return an attribute of a foreign exception; None if it has none, or raises another one."""
     try:
         return getattr(thing, name, None)
@@ -69,10 +77,10 @@ def _attribute(thing: object, name: str) -> Any:
 
 
 def _own_status(error: BaseException) -> int | None:
-    response = _attribute(error, "response")
+    response = attribute(error, "response")
     for thing in (error, response):
         for name in ("status_code", "status", "code"):
-            value = _attribute(thing, name)
+            value = attribute(thing, name)
             if isinstance(value, int) and 100 <= value <= 599:
                 return int(value)
     value = _metadata_of(response).get("HTTPStatusCode")
@@ -88,10 +96,10 @@ def _metadata_of(response: Any) -> Mapping[str, Any]:
 def headers_of(error: BaseException) -> dict[str, str]:
     """Return the headers that came with ``error`` or its cause, by names in lower case."""
     for each in _chain(error):
-        response = _attribute(each, "response")
+        response = attribute(each, "response")
         for headers in (
-            _attribute(each, "headers"),
-            _attribute(response, "headers"),
+            attribute(each, "headers"),
+            attribute(response, "headers"),
             _metadata_of(response).get("HTTPHeaders"),
         ):
             found = lowered(headers)
@@ -111,10 +119,10 @@ def lowered(headers: Any) -> dict[str, str]:
 
 
 def requested_pause(headers: Mapping[str, str], time: float) -> float | None:
-    """Return for how many seconds a server that has refused asks to be left alone.
+    """Return for how many seconds a server that has refused a call asks to wait.
 
-    The server's own word comes first (``retry-after-ms``, then ``retry-after``), then when that of
-    which nothing is left is renewed.
+    ``retry-after-ms`` comes first, then ``retry-after``, then the time until an allowance that is
+    used up is renewed.
 
     Args:
         headers: By names in lower case.

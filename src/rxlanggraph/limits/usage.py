@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from rxlanggraph.concurrency.forking import fork_safe_rlock
@@ -13,7 +11,7 @@ from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.validation import check_whole, shortened
 
-__all__ = ["Price", "Spent", "Usage", "priced", "read_prices", "sum_of"]
+__all__ = ["Price", "Spent", "Usage", "checked_prices", "priced", "sum_of"]
 
 _MILLION = 1_000_000
 _K = TypeVar("_K")
@@ -23,10 +21,10 @@ class Price(NamedTuple):
     """What a model costs, in any currency, for a million tokens.
 
     Attributes:
-        input: Of what it is asked.
-        output: Of what it answers, its reasoning included.
-        cache_read: Of what it is asked, and the provider has in its cache; None: as ``input``.
-        cache_write: Of what it is asked, and the provider puts there; None: as ``input``.
+        input: Of questions.
+        output: Of answers, reasoning included.
+        cache_read: Of the parts of questions that the provider has cached; None: as ``input``.
+        cache_write: Of those that it puts into its cache; None: as ``input``.
     """
 
     input: float
@@ -39,7 +37,7 @@ class Spent(NamedTuple):
     """Tokens, and what they cost.
 
     Attributes:
-        calls: How many answers of models these are.
+        calls: How many answers were counted.
         input_tokens: Of the questions, those in the cache included.
         output_tokens: Of the answers.
         cache_read_tokens: Of the input tokens, those that the provider had in its cache.
@@ -78,9 +76,9 @@ class Usage:
     """Counts the tokens of a bridge's runs, for `RxPyLangGraphBridge`'s ``usage``.
 
     Each answer of a LangChain model within a run is counted by its ``usage_metadata``: in total,
-    for its model, its thread and its message, all attempts together. Calls that fail tell no
-    tokens, and are not counted; nor are answers that come out of LangChain's cache. Several bridges
-    may share one object. Any thread may use it; nothing blocks.
+    for its model, its thread and its message, all attempts together. Calls that fail report no
+    tokens, and are not counted; nor are answers from LangChain's cache. Several bridges may share
+    one object. Any thread may use it; nothing blocks.
 
     Args:
         prices: By the name of the model, as LangChain knows it or as the provider answers with:
@@ -99,9 +97,9 @@ class Usage:
         keep: int = 10_000,
     ) -> None:
         check_whole("keep", keep, least=1)
-        self._prices = _checked(prices)
+        self._prices = checked_prices(prices)
         self._keep = keep
-        # A leaf; an RLock, as a finalizer or a signal handler may end a call. Guards the four.
+        # A leaf; an RLock, as a finalizer or a signal handler may end a call. Guards all below.
         self._lock = fork_safe_rlock()
         self._total = Spent()
         self._models: dict[str, Spent] = {}
@@ -209,23 +207,13 @@ def sum_of(spent: Mapping[Any, Spent]) -> Spent:
     return total
 
 
-def read_prices(path: str) -> dict[str, Price]:
-    """Read the prices in a file of JSON: ``{"gpt-5": {"input": 1.25, "output": 10}}``. Blocks.
+def checked_prices(prices: object) -> dict[str, Price]:
+    """Return the ``prices`` of a `Usage`; none for None. Any thread; never blocks.
 
     Raises:
-        OSError: It cannot be read.
-        InvalidArgumentError: It is not JSON, or a price is negative or has other fields.
-        InvalidTypeError: It has something else than prices.
+        InvalidArgumentError: A price is negative, or has other fields.
+        InvalidTypeError: It is not a mapping, or has something else than prices.
     """
-    try:
-        return _checked(json.loads(Path(path).read_bytes()))
-    except ValueError as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
-        raise InvalidArgumentError(f"{path} is not JSON: {error}") from error
-
-
-def _checked(prices: object) -> dict[str, Price]:
     if prices is None:
         return {}
     if not isinstance(prices, Mapping):

@@ -16,17 +16,17 @@ __all__ = ["InThread", "OnLoop", "Wait"]
 
 
 class Wait(Protocol):
-    """One that waits."""
+    """The wait of one call."""
 
     def prepare(self) -> None:
-        """Allow wake-ups from now on. By the one that waits, under the lock of the gate."""
+        """Allow wake-ups from now on. In the waiting code, under the lock of the gate."""
 
     def wake(self) -> bool:
         """Make it check again; False if it cannot any more. Any thread, under that lock."""
 
 
 class OnLoop:
-    """A coroutine that waits. Made on its loop."""
+    """The wait of a coroutine. Made on its loop."""
 
     def __init__(self) -> None:
         self.waiter = Waiter()
@@ -45,10 +45,10 @@ class OnLoop:
 
 
 class InThread:
-    """A thread that waits.
+    """The wait of a thread.
 
     Args:
-        clock: By which its timeouts are.
+        clock: The clock of its timeouts.
     """
 
     def __init__(self, clock: Clock) -> None:

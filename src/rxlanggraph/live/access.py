@@ -4,7 +4,7 @@ What breaks without it: any page in a browser can send requests to a server on t
 machine, under a name of its own that resolves to that machine (DNS rebinding) or across ports, and
 so cancel runs, and read what they work on.
 
-- A token for everything: as ``Authorization: Bearer``, or as a cookie, which a visit to
+- Every request needs the token: as ``Authorization: Bearer``, or as a cookie, which a visit to
   ``?token=...`` sets. Other sites do not send the cookie (``SameSite=Strict``), and scripts do not
   see it (``HttpOnly``). The token itself is not in it: servers on other ports get it too.
 - The name of the host is one of those that are allowed.
@@ -55,7 +55,7 @@ class Access:
     """The checks of each request. Immutable; any thread; nothing blocks.
 
     Args:
-        token: What each request has to send: 16 or more visible ASCII characters; None makes one.
+        token: What each request must send: 16 or more visible ASCII characters; None makes one.
         allowed_hosts: The names of the host in requests, each with a port or for any; None: those
             of the loopback interface.
         any_address: Whether addresses are allowed as well, which no name can be rebound to.
@@ -111,7 +111,7 @@ class Access:
         return hmac.compare_digest(value.encode("utf-8", "surrogateescape"), self.token.encode())
 
     def cookie(self, path: str, *, secure: bool) -> str:
-        """Return the header that sets the cookie, for what is below ``path``, which is decoded."""
+        """Return the header that sets the cookie for all below ``path``, which is decoded."""
         suffix = "; Secure" if secure else ""
         # As browsers write it in requests; and it ends neither the attribute nor the header.
         path = quote(path, safe="/:@!$&'()*+,=~[]|")
@@ -132,8 +132,8 @@ class Access:
         return True
 
     def _has_cookie(self, header: str) -> bool:
-        # Not with the standard library, which gives up at what is no cookie by the letter: servers
-        # on other ports of this machine set such ones, and browsers send them along.
+        # Not with the standard library, which stops at the first malformed cookie: browsers also
+        # send those that servers on other ports of this machine have set.
         for cookie in header.split(";"):
             name, _, value = cookie.strip().partition("=")
             if name == self._cookie_name:

@@ -1,10 +1,10 @@
 """LiveApp: the page and its data over HTTP, as an ASGI application.
 
     GET ./                           the page; with ?token=..., the cookie first
-    GET live.css, live.js, ...       what it consists of
+    GET live.css, live.js, ...       its other files
     GET api/snapshot                 a snapshot
     GET api/events                   snapshots as server-sent events, and the end
-    GET api/runs/{id}/stack          where a run is
+    GET api/runs/{id}/stack          the current stack of a run
     POST api/runs/{id}/cancel        cancels it
     POST api/interrupts/{id}/answer  answers a question: {"value": ...}
 
@@ -13,7 +13,6 @@ Each request is checked before anything else is done: see `rxlanggraph.live.acce
 
 from __future__ import annotations
 
-import json
 import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -41,11 +40,12 @@ from rxlanggraph.live.http import (
     Send,
     Starlette,
 )
+from rxlanggraph.live.questions import from_json
 from rxlanggraph.live.source import Source
 
 __all__ = ["LiveApp"]
 
-# Not those of the machine, which may have others: browsers are told to guess nothing.
+# Not from a table of the machine, which may differ: browsers are told to guess nothing.
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -64,7 +64,7 @@ class LiveApp:
     """An ASGI application: the live page of one source. Any loop; several may serve it.
 
     Mount it under any path, or serve it by itself. It has no lifespan to run. Once it is garbage
-    collected, or `close` was called, what it looks at is no longer observed.
+    collected, or `close` was called, it no longer observes its source.
 
     Args:
         source: What it shows.
@@ -80,7 +80,7 @@ class LiveApp:
 
     @property
     def token(self) -> str:
-        """What each request has to send. Any thread; never blocks."""
+        """What each request must send. Any thread; never blocks."""
         return self._access.token
 
     @property
@@ -93,7 +93,7 @@ class LiveApp:
         await self._app(scope, receive, send)
 
     def close(self) -> None:
-        """End the streams of all clients, and observe nothing more; idempotent.
+        """End the streams of all clients, and stop observing the source; idempotent.
 
         Any thread; never blocks. Requests are still answered.
         """
@@ -101,15 +101,15 @@ class LiveApp:
         self._finalizer()
 
 
-# -- what is asked for -----------------------------------------------------------------------------
+# -- the endpoints ---------------------------------------------------------------------------------
 
 
 class _Endpoints:
-    """What is asked of one source. Any loop.
+    """The endpoints for one source. Any loop.
 
     Args:
-        source: What it is asked of.
-        feeds: Its snapshots, for its clients.
+        source: The source.
+        feeds: Its snapshots, for the clients.
     """
 
     def __init__(self, source: Source, feeds: Feeds) -> None:
@@ -135,14 +135,14 @@ class _Endpoints:
         return Response(encoded(await self._source.snapshot()), media_type="application/json")
 
     async def events(self, _: Request) -> Response:
-        """Listen to the feed."""
+        """Stream snapshots."""
         feed = self._feeds.enter()
         if feed is None:
             raise HTTPException(503, f"{_MOST_CLIENTS} pages watch already; close one of them")
         return _EventStream(self._feeds, feed)
 
     async def stack(self, request: Request) -> Response:
-        """Look where a run is."""
+        """Return the current stack of a run."""
         found = await self._source.stack(_run_id(request))
         if found is None:
             raise HTTPException(404, "this run is not in flight")
@@ -170,7 +170,7 @@ class _Endpoints:
 
 
 def _static_routes() -> list[Route]:
-    """Read the files of the page, once: it is small, and files are read in the way that blocks."""
+    """Read the files of the page, once: they are small, and reading files blocks."""
     routes = []
     for file in sorted(_STATIC.iterdir()):
         if file.suffix in _TYPES:
@@ -203,16 +203,12 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(body) > _LONGEST_BODY:
             raise HTTPException(413, f"more than {_LONGEST_BODY} bytes are too many")
     try:
-        content = json.loads(body, parse_constant=_refuse)
+        content = from_json(body)
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         raise HTTPException(400, "send a JSON object")
     return content
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 async def _as_json(_: Request, error: Exception) -> Response:
@@ -230,7 +226,7 @@ class _EventStream(EventSourceResponse):  # type: ignore[misc,unused-ignore] # w
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the feed ends, or the client leaves.
 
-        One that does not read keeps its place until the server cuts it off.
+        A client that does not read keeps its place until the server cuts it off.
         """
         try:
             await super().__call__(scope, receive, send)
@@ -238,7 +234,7 @@ class _EventStream(EventSourceResponse):  # type: ignore[misc,unused-ignore] # w
             self._feeds.leave(self._feed)
 
 
-# -- who may ask -----------------------------------------------------------------------------------
+# -- the checks ------------------------------------------------------------------------------------
 
 
 def _guarded(app: ASGIApp, access: Access) -> ASGIApp:
@@ -259,8 +255,8 @@ def _guarded(app: ASGIApp, access: Access) -> ASGIApp:
 
         root, path = scope.get("root_path", ""), scope["path"]
         if not path.startswith(root):
-            # Of an application behind a proxy that strips the outer part, as FastAPI(root_path=...)
-            # says. Starlette finds routes in whole paths only.
+            # The path is that behind a proxy that strips the outer part, as FastAPI(root_path=...)
+            # declares. Starlette finds routes in whole paths only.
             scope = {**scope, "path": scope.get("app_root_path", root) + path}
         try:
             response = _refused_or_redirected(scope, access) or app

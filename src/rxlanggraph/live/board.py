@@ -1,11 +1,11 @@
-"""Board: what has ended lately, and how; hooks that keep a bounded, cheap picture.
+"""Board: the runs that have ended lately, as hooks keep them: bounded and cheap.
 
 What breaks without it: the registry forgets a run when it ends, and hooks that kept each run would
 fill the memory. What is in flight is not kept here: the registry knows it.
 
-`Board` is told of the end of each message alone; the nodes of a run are those that were seen at
-work when somebody looked. `NodeBoard` is told of each node, at a price: LangChain then calls
-callbacks for it.
+`Board` listens to the end of each message alone; it knows those nodes of a run that were active
+when a snapshot was taken. `NodeBoard` listens to the end of each node too, at a price: LangChain
+then calls callbacks for it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from rxlanggraph.live.schema import (
     LONGEST_TEXT,
     Blocked,
     EndedRun,
+    ErrorInfo,
     Failure,
     History,
     NodeSpan,
-    RunError,
 )
 from rxlanggraph.live.source import Resume
 from rxlanggraph.messages import Status
@@ -64,7 +64,7 @@ class _Span:
 # message_id, status, when it ended, duration, attempt, error, nodes. A plain tuple: a thousand of
 # them come and go, and the collector leaves those out that hold nothing to follow.
 _Ended: TypeAlias = (
-    "tuple[str, str | None, str, Status, float, float | None, int, RunError | None, "
+    "tuple[str, str | None, str, Status, float, float | None, int, ErrorInfo | None, "
     "tuple[_Span, ...]]"
 )
 
@@ -79,7 +79,7 @@ class _Kind:
 
 
 class Board(Hooks):
-    """Hooks that keep what has ended lately. Any thread; nothing blocks.
+    """Hooks that keep the runs that ended lately. Any thread; nothing blocks.
 
     Args:
         load: Returns how many runs are active, and how many wait.
@@ -101,16 +101,16 @@ class Board(Hooks):
         self._resume_of = resume_of
         self._show_content = show_content
         self._numbers = itertools.count()  # so that no two entries of a heap are compared further
-        # What has ended since it was counted last, which is done for many together: for each run,
-        # in between its other code, it takes twice the time. Single calls of a deque, by any
-        # thread; taken out under the lock.
+        # What has ended and is not counted yet. Many are counted together: one by one, between the
+        # other code of the runs, takes twice the time. Single calls of a deque, by any thread;
+        # taken out under the lock.
         self._pending: deque[_Ended] = deque()
-        # When that was. One reference, replaced as a whole, by any thread: two that count at the
-        # same time each find a part.
+        # When they were last counted. One reference, replaced as a whole, by any thread: two that
+        # count at the same time each find a part.
         self._counted_at = 0.0
         # A leaf, held for a few assignments, and to copy what is shown; an RLock like all locks
         # that hooks take. Guards all of the below. A signal handler, or a finalizer, that enters
-        # while its own thread holds it, finds that by `_busy`, and leaves what has ended uncounted.
+        # while its own thread holds it, finds that by `_busy`, and leaves them uncounted.
         self._lock = fork_safe_rlock()
         self._busy = False
         self._minutes = Minutes()
@@ -130,7 +130,7 @@ class Board(Hooks):
     # -- hooks ---------------------------------------------------------------------------------
 
     def on_ended(self, event: RunEnded) -> None:
-        """Keep what is shown of it; what only passes through a later stage was kept before."""
+        """Keep what is shown of it. A result that passes through a later stage is kept already."""
         result, message, now = event.result, event.message, event.time
         if result is message:
             return
@@ -154,7 +154,7 @@ class Board(Hooks):
             self._note_questions(event, thread_id)
 
     def on_blocked(self, event: LoopBlocked) -> None:
-        """Keep what has blocked the loop."""
+        """Keep the event."""
         with self._lock:
             self._blocked.appendleft(
                 {
@@ -166,7 +166,7 @@ class Board(Hooks):
             )
 
     def count(self, now: float) -> None:
-        """Count what has ended until ``now``. Before it is read."""
+        """Count what has ended until ``now``. To be called before reading."""
         self._counted_at = now
         load = self._load()
         with self._used() as entered:
@@ -190,7 +190,7 @@ class Board(Hooks):
 
     @contextlib.contextmanager
     def _used(self) -> Iterator[bool]:
-        """Hold the lock; yield whether this thread has held it already."""
+        """Hold the lock; yield whether this thread held it already."""
         with self._lock:
             entered, self._busy = self._busy, True
             try:
@@ -198,7 +198,7 @@ class Board(Hooks):
             finally:
                 self._busy = entered
 
-    def _failure(self, error: BaseException) -> RunError:
+    def _failure(self, error: BaseException) -> ErrorInfo:
         text = error_text(error)[:_LONGEST_MESSAGE] if self._show_content else None
         node = node_of(error)
         return {
@@ -253,7 +253,7 @@ class Board(Hooks):
             now: Seconds since the epoch.
         """
         with self._used():
-            # Those that have ended before their end was told of, or were never told of.
+            # Without the runs that have ended, whose end may not have been reported.
             self._spans = {
                 run: spans for run, spans in self._spans.copy().items() if run in at_work
             }
@@ -285,7 +285,7 @@ class Board(Hooks):
             return self._minutes.shown(now)
 
     def recent(self, most: int) -> tuple[list[EndedRun], int]:
-        """Return what has ended lately, the latest first, at most so many; and how many more."""
+        """Return at most so many of the latest runs, latest first; and how many more are kept."""
         with self._used():
             kept = len(self._recent)
             latest = list(itertools.islice(reversed(self._recent), most))
@@ -327,13 +327,13 @@ class Board(Hooks):
         return shown, others
 
     def blocked(self) -> list[Blocked]:
-        """Return what has blocked the loop, the latest first."""
+        """Return the last times that the loop was blocked, the latest first."""
         with self._used():
             return list(self._blocked)
 
 
 class NodeBoard(Board):
-    """A `Board` that is told of the end of each node. Any thread; nothing blocks."""
+    """A `Board` that listens to the end of each node. Any thread; nothing blocks."""
 
     nodes = "exact"
 
@@ -342,7 +342,7 @@ class NodeBoard(Board):
         span = _Span(as_text(event.node), event.time - event.duration, event.time, event.status)
         with self._lock:
             if len(self._spans) > _RECENT:
-                # Of a worker thread that told of a node when the end of its run was told already.
+                # A worker thread may report a node after the end of its run.
                 self._spans = {
                     run: its for run, its in self._spans.copy().items() if not run.done()
                 }
@@ -363,7 +363,7 @@ class NodeBoard(Board):
 
 
 def _cut(run: _Ended) -> _Ended:
-    """Keep no more of its texts than is shown."""
+    """Cut its texts to what is shown."""
     name, thread_id, message_id, *rest = run
     thread_id = None if thread_id is None else as_text(thread_id)
     return (as_text(name), thread_id, as_text(message_id), *rest)  # type: ignore[return-value]

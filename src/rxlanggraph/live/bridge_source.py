@@ -1,6 +1,7 @@
 """BridgeSource: what the page shows of one bridge, and what may be done to its runs.
 
-What is in flight is read from the registry, when somebody looks; what has ended is on the `Board`.
+Runs in flight are read from the registry for each snapshot; those that have ended are on the
+`Board`.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class BridgeSource:
     Args:
         watched: The bridge.
         show_content: Whether what messages say is shown.
-        nodes: Whether to be told of each node.
+        nodes: Whether to listen to the end of each node.
         stuck_after: Seconds after which an active run counts as stuck.
-        journal: Returns the progress of the journal that its runs are of, if there is one.
+        journal: Returns the progress of the journal of its runs, if there is one.
     """
 
     def __init__(
@@ -79,13 +80,13 @@ class BridgeSource:
         return self._watched.state == "closed"
 
     def close(self) -> None:
-        """Look at the bridge no more; idempotent. Any thread; never blocks."""
+        """Stop observing the bridge; idempotent. Any thread; never blocks."""
         self._detach()
 
     # -- looking -------------------------------------------------------------------------------
 
     async def snapshot(self) -> Snapshot:
-        """As `snapshot_nowait`; the first one has the questions read that were asked before."""
+        """As `snapshot_nowait`; the first call also begins to read the questions from before."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._read_earlier())
         return self.snapshot_nowait()
@@ -184,7 +185,7 @@ class BridgeSource:
         }
 
     async def stack(self, run_id: int) -> str | None:
-        """Return where a run is at the moment; None if it is not in flight. Any loop."""
+        """Return the current stack of a run; None if it is not in flight. Any loop."""
         run = self._watched.find(run_id)
         return None if run is None else as_stack(self._watched.stack(run))
 
@@ -234,7 +235,7 @@ class BridgeSource:
         return Answered("stale" if is_stale else "refused", result.status, reason)
 
     def _reason(self, error: BaseException) -> str:
-        """Say why an answer was not accepted: error texts quote what is asked."""
+        """Say why an answer was not accepted. Texts of errors are content: they quote questions."""
         if self._show_content:
             return error_text(error)
         if isinstance(error, StaleResumeError):
@@ -246,5 +247,5 @@ class BridgeSource:
         result = None if run.cancelled() or run.exception() is not None else run.result()
         if result is not None and isinstance(result.error, StaleResumeError):
             self._board.questions.drop(question)
-        else:  # if it has reached its graph, the board is told of that
+        else:  # if it has reached its graph, the board hears of that
             self._board.questions.put_back(question)

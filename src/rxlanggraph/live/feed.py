@@ -1,7 +1,7 @@
 """Feed: one producer of snapshots for all clients, and their event streams.
 
-What breaks without it: each open page would have its own snapshots taken, and one that does not
-read would have them pile up. Here a snapshot is taken once for all, and a slow client skips some.
+What breaks without it: each open page would take snapshots of its own, and for a client that does
+not read they would pile up. Here a snapshot is taken once for all, and a slow client skips some.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from contextvars import Context
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.live.source import Source
 
-__all__ = ["Feeds", "encoded"]
+__all__ = ["Feed", "Feeds", "encoded"]
 
 _log = logging.getLogger("rxlanggraph")
-# Seconds between two snapshots, at least; how many times as long as the last one took; and at most,
-# as the server of a journal may have been waited for. A bridge with a hundred thousand runs takes
-# long to look at, and has other things to do.
+# The pause between two snapshots, in seconds: at least; as a multiple of the time that the last one
+# took, which is long with a hundred thousand runs; and at most, as a snapshot may only have waited
+# for the server of a journal.
 _INTERVAL = 0.5
 _PAUSE_PER_SNAPSHOT = 100
 _LONGEST_PAUSE = 5.0
@@ -34,7 +34,7 @@ class Feed:
     """The snapshots of one source, for the clients on one loop. Confined to that loop.
 
     Args:
-        source: What the snapshots are of.
+        source: Makes the snapshots.
     """
 
     def __init__(self, source: Source) -> None:
@@ -49,7 +49,7 @@ class Feed:
         self.over: str | None = None
 
     async def listen(self) -> AsyncIterator[bytes]:
-        """Yield events: the latest snapshot at once, then each that is the latest when asked."""
+        """Yield events: the latest snapshot at once, then the latest one whenever it is new."""
         woken = asyncio.Event()
         self._listeners.add(woken)
         try:
@@ -82,7 +82,7 @@ class Feed:
 
     async def _produce(self) -> None:
         while self.over is None:
-            # Asked first, so that the last snapshot has all.
+            # Checked before the snapshot, so that the last one is complete.
             last = self._reason or ("closed" if self._source.closed else None)
             began = time.monotonic()
             try:
@@ -108,15 +108,15 @@ class Feeds:
     """The feeds of one page, one for each loop that serves it.
 
     Args:
-        source: What the snapshots are of.
-        most: How many may listen at a time.
+        source: Makes the snapshots.
+        most: How many clients may listen at a time.
     """
 
     def __init__(self, source: Source, most: int) -> None:
         self._source = source
         self._most = most
-        # A leaf, held for a few assignments. Guards all of the below. Feeds are there while anybody
-        # listens.
+        # A leaf, held for a few assignments. Guards all of the below. A feed exists while it has
+        # listeners.
         self._lock = fork_safe_rlock()
         self._feeds: dict[asyncio.AbstractEventLoop, Feed] = {}
         self._listening: dict[Feed, int] = {}
@@ -147,7 +147,7 @@ class Feeds:
                 del self._feeds[feed.loop]
 
     def _forget_closed_loops(self) -> None:
-        # Their clients cannot leave any more. In a new dict, as finalizers of theirs may enter.
+        # Their clients cannot leave any more. In a new dict, as their finalizers may enter.
         self._listening = {
             feed: count
             for feed, count in self._listening.copy().items()

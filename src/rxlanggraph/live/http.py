@@ -1,4 +1,4 @@
-"""Imports from what serves the page over HTTP: the extra ``rxlanggraph[live]``."""
+"""The imports of Starlette and sse-starlette, or an error that names the extra ``live``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Questions: the interrupts that wait for an answer, as far as a page has heard of them.
+"""Questions: the interrupts that wait for an answer, as far as the page knows them.
 
-Of each thread of a graph those of its last run are kept. They are on the threads' checkpoints, too;
-to look there for every snapshot would read all of them.
+For each thread of a graph, the questions of its last run are kept. The threads' checkpoints have
+them, too, but all checkpoints would have to be read for every snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rxlanggraph.live.source import Earlier, Resume
 from rxlanggraph.messages import InterruptedMessage, StreamMessage
 from rxlanggraph.validation import shortened
 
-__all__ = ["PendingQuestion", "Questions", "as_json", "as_stack", "as_text"]
+__all__ = ["PendingQuestion", "Questions", "as_json", "as_stack", "as_text", "from_json"]
 
 # Questions that are kept. A guess: more than a person can answer. Their values stay in memory.
 _KEPT = 1000
@@ -84,7 +84,7 @@ class Questions:
         metadata: Mapping[str, Any],
         resume: Resume,
     ) -> None:
-        """Note what a run asks when it ends: it replaces what its thread has asked before.
+        """Note what a run asks when it ends, in place of what its thread has asked before.
 
         A question that was there keeps its id.
         """
@@ -103,7 +103,7 @@ class Questions:
                 self._forgotten += 1
 
     def found(self, earlier: Iterable[Earlier]) -> None:
-        """Note what was asked before; of threads that are known, what is known is newer."""
+        """Note earlier questions, but of no thread that is known: what is known is newer."""
         of_thread: dict[tuple[str, str], list[Earlier]] = {}
         for each in earlier:
             of_thread.setdefault((each.name, each.thread_id), []).append(each)
@@ -119,7 +119,7 @@ class Questions:
 
     def settled(self, name: str, thread_id: str) -> None:
         """Note that a run has ended without a question: its thread asks nothing any more."""
-        if self._of_thread:  # read without the lock: a run that asked has ended before
+        if self._of_thread:  # read without the lock: the run that asked ended before this one
             with self._lock:
                 self._forget(name, thread_id)
 
@@ -190,6 +190,19 @@ def as_json(value: Any) -> Any:
         return json.loads(text, parse_int=_as_browsers_read)
     except Exception:  # of whatever the program has put there
         return encodable(shortened(value))
+
+
+def from_json(text: str | bytes | bytearray) -> Any:
+    """Return the value of a text in JSON, which has neither NaN nor infinities. Any thread.
+
+    Raises:
+        ValueError, RecursionError: It is not JSON, or nested too deeply.
+    """
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 def _as_browsers_read(digits: str) -> int | str:

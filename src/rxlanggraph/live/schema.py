@@ -20,19 +20,19 @@ __all__ = [
     "Blocked",
     "Counts",
     "EndedRun",
+    "ErrorInfo",
     "Failure",
     "History",
     "JournalProgress",
     "Loop",
     "NodeSpan",
     "Question",
-    "RunError",
     "RunInFlight",
     "Snapshot",
 ]
 
 VERSION: Final = 1
-"""Of this schema: a reader refuses another one."""
+"""The version of this schema; a reader refuses any other."""
 LONGEST_TEXT: Final = 200
 
 Action = Literal["cancel", "answer", "stack"]
@@ -119,7 +119,7 @@ class RunInFlight(TypedDict):
     stack: str | None
 
 
-class RunError(TypedDict):
+class ErrorInfo(TypedDict):
     """Why a run did not succeed.
 
     Attributes:
@@ -148,7 +148,7 @@ class EndedRun(TypedDict):
     ended: float
     duration: float | None
     attempt: int
-    error: RunError | None
+    error: ErrorInfo | None
     nodes: list[NodeSpan]
 
 
@@ -157,7 +157,7 @@ class Failure(TypedDict):
 
     Attributes:
         status: ``error``, ``timed_out``, ``rejected``; of a journal also ``dead`` and ``invalid``.
-        count: How many since the page is there.
+        count: How many since the page exists.
         first, last: When the first and the last one ended; None if that is not known.
         thread_id, message_id, message: Those of the last one.
     """
@@ -178,7 +178,7 @@ class Question(TypedDict):
     """An interrupt that waits for an answer.
 
     Attributes:
-        id: Names it in the action ``answer``; of this page alone.
+        id: Names it in the action ``answer``, on this page alone.
         interrupt_id: LangGraph's id.
         asked: When its run ended, or the step that asks it began.
         value: What it asks, as JSON; None unless content is shown.
@@ -243,23 +243,23 @@ class Snapshot(TypedDict):
     """All that the page shows, at one moment.
 
     Attributes:
-        version: That of this schema.
-        kind: Whether it is of a bridge, or of a journal, of which there is only ``journal``,
-            ``counts``, ``history`` and ``failures``.
+        version: The version of this schema: 1.
+        kind: What it shows. That of a journal has only ``journal``, ``counts``, ``history`` and
+            ``failures``; other lists are empty.
         name: The name of the bridge, or of the journal.
         state: ``open``, ``closing`` or ``closed``; of a journal ``open``, ``closed`` once all lines
             have an answer, or ``unreachable``: what is shown is the last that was read.
         time: When it was taken.
         since: When the page began to count.
-        shows_content: Whether what messages say is there.
-        actions: What may be done.
+        shows_content: Whether it has what messages say.
+        actions: What the page allows.
         nodes: Whether nodes are ``exact``, or ``sampled``.
         runs: Those in flight: the active ones, oldest first, then those that wait.
         recent: What has ended lately, the latest first.
         slowest: The slowest of the last minutes, the slowest first.
         failures: By kind, the most frequent first.
         interrupts: The questions that wait, the oldest first.
-        left_out: By the name of a list, how many are not in it, for lack of room.
+        left_out: By the name of a list, how many entries it lacks, because it would be too long.
     """
 
     version: int

@@ -1,7 +1,7 @@
-"""LiveServer: the page, served in a thread of its own, until the end of a block.
+"""Serves the page in a thread of its own, until the end of a block.
 
-The loop of that thread serves nothing but the page: a bridge whose loop is blocked can be looked
-at, too.
+The loop of that thread serves nothing else, so the page also works while the loop of its bridge is
+blocked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rxlanggraph.live.app import LiveApp
 
 __all__ = ["served"]
 
-# How many connections there may be: each page that watches has one, and opens more for moments.
+# How many connections there may be: each open page has one, and for moments more.
 # Seconds for the header of a request; and more for its body, and to read what was written: a
 # snapshot on a slow network. All are guesses.
 _MOST_CONNECTIONS = 128

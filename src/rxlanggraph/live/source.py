@@ -1,6 +1,6 @@
-"""Source: what the page shows, and what may be done to it. And what a bridge has to offer for that.
+"""Protocols: `Source`, the data and the actions of a page; `Watched`, what it needs of a bridge.
 
-Only protocols: a bridge, a journal and tests have sources of their own.
+A bridge, a journal and tests have sources of their own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Answered(NamedTuple):
     """What became of an answer.
 
     Attributes:
-        outcome: ``"ended"``: the run has; ``"accepted"``: it is at work. ``"stale"``: there is no
-            such question, or it was answered before. ``"refused"``: the bridge takes no message.
+        outcome: ``"ended"``: so has its run; ``"accepted"``: its run is active. ``"stale"``: there
+            is no such question, or it was answered before. ``"refused"``: by the bridge.
         status: Of the result, if the run has ended.
         reason: Why it was not accepted.
     """
@@ -42,7 +42,7 @@ class Source(Protocol):
         """Take a snapshot."""
 
     async def stack(self, run_id: int) -> str | None:
-        """Return where a run is at the moment, as text; None if it is not in flight."""
+        """Return the current stack of a run, as text; None if it is not in flight."""
 
     async def cancel(self, run_id: int) -> bool:
         """Cancel a run; False if it is not in flight."""
@@ -55,11 +55,11 @@ class Source(Protocol):
         """Whether nothing will change any more. Any thread; never blocks."""
 
     def close(self) -> None:
-        """Let go of what it looks at; idempotent. Any thread; never blocks."""
+        """Stop observing; idempotent. Any thread; never blocks."""
 
 
 class Earlier(NamedTuple):
-    """A question that was asked before anyone listened."""
+    """A question that was asked before the page existed."""
 
     name: str
     thread_id: str
@@ -69,7 +69,7 @@ class Earlier(NamedTuple):
 
 
 class Watched(Protocol):
-    """A bridge, for what looks at it. Any thread; nothing blocks."""
+    """What `BridgeSource` needs of a bridge. Any thread; nothing blocks."""
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class Watched(Protocol):
 
     @property
     def loop_lag(self) -> float | None:
-        """As that of the bridge."""
+        """`RxPyLangGraphBridge.loop_lag`."""
 
     def statistics(self) -> RegistryStatistics:
         """The counters of the registry."""
@@ -100,10 +100,10 @@ class Watched(Protocol):
         """The run with this id in the registry, if it is in flight."""
 
     def stack(self, run: Future[Any]) -> str:
-        """Where a run is at the moment."""
+        """The current stack of a run."""
 
     def add_hooks(self, hooks: Hooks) -> Callable[[], object]:
-        """Call ``hooks`` from now on, for runs in flight too; return what ends that."""
+        """Call ``hooks`` from now on, for runs in flight too; return a function that ends this."""
 
     def resume_of(self, run: Future[Any]) -> Resume:
         """How the graph of a run is called again, without its stream."""

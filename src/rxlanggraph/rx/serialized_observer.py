@@ -32,7 +32,7 @@ class SerializedObserver(Generic[_T]):
 
     Args:
         observer: Receives the notifications.
-        lock: The lock of the code that puts; None for one of its own.
+        lock: The lock of the code that puts; None makes one.
     """
 
     def __init__(self, observer: abc.ObserverBase[_T], lock: threading.RLock | None = None) -> None:

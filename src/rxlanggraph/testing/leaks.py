@@ -32,9 +32,10 @@ from time import monotonic
 from typing import Any, Literal, Self, TypeVar
 
 from rxlanggraph.concurrency.stacks import format_frames, format_task, frame_of
-from rxlanggraph.errors import RxLangGraphError, UsageError
+from rxlanggraph.errors import InvalidTypeError, RxLangGraphError, UsageError
 from rxlanggraph.registry import TaskRegistry
 from rxlanggraph.testing.child_processes import describe, pids
+from rxlanggraph.validation import check_seconds
 
 __all__ = ["IGNORED", "Leak", "LeakCheck", "LeakError", "LeakKind"]
 
@@ -109,7 +110,15 @@ class LeakCheck:
             ignore: Shell patterns (``fnmatch``) of names that are not leaks, besides `IGNORED`. The
                 name of a thread of a subclass includes that class:
                 ``"Thread-3 (tqdm._monitor.TMonitor)"``. The name of a process is its command line.
+
+        Raises:
+            InvalidArgumentError: ``timeout`` is not a number of seconds.
+            InvalidTypeError: ``ignore`` is a single string, of which every character would count
+                as a pattern.
         """
+        check_seconds("timeout", timeout)
+        if isinstance(ignore, str):
+            raise InvalidTypeError(f"ignore must be a list of patterns, not {ignore!r}")
         self._timeout = timeout
         self._ignore = (*IGNORED, *ignore)
         # All but the last field are confined to the thread that starts and verifies.

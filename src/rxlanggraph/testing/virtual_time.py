@@ -53,7 +53,7 @@ _local = threading.local()  # in a worker thread: its _Job
 
 
 class _Selector(selectors.DefaultSelector):
-    """Asks its loop what to do when there is nothing to do."""
+    """Leaves it to its loop how to wait when no callback is ready."""
 
     wait: Callable[[float | None, Callable[[float | None], Any]], Any]
 
@@ -73,7 +73,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Runs when its scheduler does. Made, run and closed in one thread, but by no ``asyncio.run``.
 
     Args:
-        scheduler: Whose time and agenda it shares.
+        scheduler: The scheduler, whose time and agenda it shares.
         idle_threshold: Real seconds during which nothing may happen before it counts as idle.
         thread_timeout: Real seconds that worker threads may take before it no longer waits.
     """
@@ -289,7 +289,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     # -- waiting ---------------------------------------------------------------------------------
 
     def drive(self, done: Callable[[], bool]) -> bool:
-        """Run the scheduler until ``done()``, which is asked whenever the loop is idle. Blocks.
+        """Run the scheduler until ``done()``, which is called whenever the loop is idle. Blocks.
 
         If called in an action of the scheduler, time passes for the loop alone: other actions are
         late, as if their thread had been blocked.
@@ -344,10 +344,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         try:
             return self.go_on_alone() or done()  # the scheduler is in an action, this one
         finally:
-            self._request()  # so that it asks again what is waited for outside of that
+            self._request()  # so that outer waits are checked again, too
 
     def _wait_for_threads_again(self) -> bool:
-        """When nothing else is left, let those hold up time again that were given up, if any."""
+        """Let the worker threads that were given up hold up time again; False if there are none."""
         with self.lock:
             jobs, self._given_up = self._given_up, set()
             self._at_work |= jobs

@@ -43,7 +43,7 @@ def result_record(
     Args:
         number: The number of the line.
         result: The result of the run.
-        failed_attempts: The attempts before the last one, as `failure_of` tells of their errors.
+        failed_attempts: The errors of the attempts before the last one, from `failure_of`.
         tracebacks: Whether the error has its traceback.
         usage: What the run has used of models, by their names.
     """

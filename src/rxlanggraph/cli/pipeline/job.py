@@ -127,7 +127,7 @@ class JobOptions:
 
 
 def make_bridge(made: MadeGraph, options: JobOptions, models: ModelUse) -> RxPyLangGraphBridge:
-    """Make the bridge of a job, which its metrics observe."""
+    """Make the bridge of a job, with its hooks."""
     metrics = options.metrics
     bridge = RxPyLangGraphBridge(
         made.loop,

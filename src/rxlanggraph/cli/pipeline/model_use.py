@@ -1,4 +1,4 @@
-"""``--limit``, ``--usage`` and ``--prices``: what the runs of a job may ask of models, and use."""
+"""``--limit``, ``--usage`` and ``--prices``: the limits and the usage of models, in one job."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ModelUse:
 
     Args:
         options: What was asked for.
-        state: Where processes share their limits; None: with no other process.
+        state: In which processes share the limits; None: they are not shared.
 
     Attributes:
         limits: For the bridge's ``limits=``.
@@ -67,7 +67,7 @@ class ModelUse:
 def add_record(
     models: dict[str, Spent], record: Mapping[str, Any], prices: Mapping[str, Price]
 ) -> None:
-    """Add to ``models`` what a record says that its run has used; its cost, at these prices."""
+    """Add the usage of a record's run to ``models``; its cost is that at these prices."""
     for model, fields in (record.get("usage") or {}).items():
         spent = Spent(**fields)
         if model in prices:

@@ -1,6 +1,6 @@
 """RunLog: follows the runs of a job, for its log and for the records of their results.
 
-Hooks cost every run some time, so they are added only where there is something to tell.
+Hooks cost every run some time, so they are added only where they are needed.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class RunLog(Hooks):
     Args:
         bridge: The bridge of the job.
         retries: How often a message is retried.
-        models: What the runs may ask of models, and have used. With limits, only failures that are
-            transient are retried.
+        models: Their limits and usage of models. With limits, only transient failures are retried.
         tracebacks: Whether the error in a record has its traceback.
 
     Attributes:

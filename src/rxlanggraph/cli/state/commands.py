@@ -27,11 +27,11 @@ from rxlanggraph.cli.state.rendering import (
     task_row,
 )
 from rxlanggraph.cli.stdio import print_stderr, print_stdout
-from rxlanggraph.cli.tables import duration, table
+from rxlanggraph.cli.tables import columns, duration
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.state.location import StoreLocation
-    from rxlanggraph.state import DeadLetter, State
+    from rxlanggraph.state import DeadLetter, QueuedTask, State
     from rxlanggraph.state.backend import HeldLock, KeyInfo, TaskState
 
 __all__ = ["state"]
@@ -52,7 +52,8 @@ class _Place(NamedTuple):
     is_journal: bool
 
 
-def _seconds(text: str) -> float:
+def _seconds(value: object) -> float:
+    text = str(value)  # a file of settings may have a number
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None:
         raise click.BadParameter(f"{text!r} is not a duration: 30s, 10m, 2h or 7d")
@@ -73,6 +74,12 @@ _states = click.option(
     type=click.Choice(_STATES),
     multiple=True,
     help="Only tasks in this state; may be repeated. Delayed ones are waiting.",
+)
+_older_than = click.option(
+    "--older-than",
+    type=_seconds,
+    metavar="TIME",
+    help="Only tasks that have been in their state for longer: 30s, 10m, 2h, 7d.",
 )
 _queue = click.argument("queue")
 
@@ -133,7 +140,7 @@ def queues(place: _Place, *, as_json: bool) -> int:
     if as_json:
         _print_json(stats_data(*each) for each in found)
     else:
-        _print([table([STATS_COLUMNS, *(stats_row(*each) for each in found)])])
+        _print([columns([STATS_COLUMNS, *(stats_row(*each) for each in found)])])
     return ExitStatus.OK
 
 
@@ -147,10 +154,10 @@ def stats(place: _Place, queue: str, *, as_json: bool) -> int:
     if as_json:
         _print_json([stats_data(queue, found)])
         return ExitStatus.OK
-    parts = [table([STATS_COLUMNS, stats_row(queue, found)])]
+    parts = [columns([STATS_COLUMNS, stats_row(queue, found)])]
     workers = [(worker, f"{count:,}") for worker, count in sorted(found.by_worker.items())]
     if workers:
-        parts += ["", table([("worker", "claimed"), *workers])]
+        parts += ["", columns([("worker", "claimed"), *workers])]
     _print(parts)
     return ExitStatus.OK
 
@@ -159,12 +166,7 @@ def stats(place: _Place, queue: str, *, as_json: bool) -> int:
 @_queue
 @_states
 @click.option("--thread", "thread_id", metavar="ID", help="Only tasks of this thread.")
-@click.option(
-    "--older-than",
-    type=_seconds,
-    metavar="TIME",
-    help="Only tasks that have been in their state for longer: 30s, 10m, 2h, 7d.",
-)
+@_older_than
 @click.option(
     "--newer-than", type=_seconds, metavar="TIME", help="Only tasks in their state for no longer."
 )
@@ -187,6 +189,9 @@ def tasks(
     The age of a task is the time in its state: since it was claimed or ended, and of a waiting
     task since it was added.
     """
+    shown: _Shown[QueuedTask] = _Shown(
+        TASK_COLUMNS, task_row, lambda task: task_data(task, texts=False)
+    )
 
     async def look(opened: State) -> None:
         found = opened.iter_tasks(
@@ -196,10 +201,7 @@ def tasks(
             older_than=older_than,
             newer_than=newer_than,
         )
-        if as_json:
-            await _print_all(found, limit, lambda task: task_data(task, texts=False))
-        else:
-            await _print_table(found, limit, TASK_COLUMNS, task_row)
+        await _list(found, shown, limit, as_json)
 
     _run(place, look)
     return ExitStatus.OK
@@ -357,12 +359,7 @@ def cancel(place: _Place, queue: str, ids: Sequence[str], *, dry_run: bool, as_j
 @state.command()
 @_queue
 @_states
-@click.option(
-    "--older-than",
-    type=_seconds,
-    metavar="TIME",
-    help="Only tasks that have been in their state for longer: 30s, 10m, 2h, 7d.",
-)
+@_older_than
 @click.option(
     "--keep",
     type=whole_number(0),
@@ -497,38 +494,25 @@ class _Shown(NamedTuple, Generic[_T]):
 async def _list(
     found: AsyncIterator[_T], shown: _Shown[_T], limit: int | None, as_json: bool
 ) -> None:
-    if as_json:
-        await _print_all(found, limit, shown.data)
-    else:
-        await _print_table(found, limit, shown.heads, shown.row)
-
-
-async def _print_all(
-    found: AsyncIterator[_T], limit: int | None, data: Callable[[_T], Any]
-) -> None:
-    """Print as JSON what is found, page by page."""
+    """Print things as JSON, page by page; or as a table, as far as the limit."""
+    if not as_json:
+        await _print_table(found, shown, limit or _SHOWN)
+        return
     numbers = itertools.count(1)
     async for each in found:
-        _print_json([data(each)])
+        _print_json([shown.data(each)])
         if next(numbers) == limit:
             break
 
 
-async def _print_table(
-    found: AsyncIterator[_T],
-    limit: int | None,
-    heads: Sequence[str],
-    row: Callable[[_T], Sequence[str]],
-) -> None:
-    """Print as a table what is found, as far as the limit."""
-    most = limit or _SHOWN
-    rows: list[Sequence[str]] = [heads]
+async def _print_table(found: AsyncIterator[_T], shown: _Shown[_T], most: int) -> None:
+    rows = [shown.heads]
     async for each in found:
         if len(rows) > most:
-            _print([table(rows), "", "and more: --limit N shows N, --json all of them"])
+            _print([columns(rows), "", "and more: --limit N shows N, --json all of them"])
             return
-        rows.append(row(each))
-    _print([table(rows)])
+        rows.append(shown.row(each))
+    _print([columns(rows)])
 
 
 def _print_outcome(

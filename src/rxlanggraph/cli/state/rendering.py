@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rxlanggraph.cli.tables import duration, table
+from rxlanggraph.cli.tables import columns, duration
 
 if TYPE_CHECKING:
     from rxlanggraph.state import QueuedTask, QueueStats
@@ -100,7 +100,7 @@ def task_lines(task: QueuedTask) -> str:
         (due, duration(task.due_in) if task.due_in else None),
         *((name, _json(getattr(task, name))) for name in _TEXTS),
     ]
-    return table([(name, value) for name, value in rows if value is not None])
+    return columns([(name, value) for name, value in rows if value is not None])
 
 
 def _json(value: Any) -> str | None:

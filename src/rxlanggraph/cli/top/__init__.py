@@ -2,11 +2,11 @@
 
 A map; each imports only from those above it.
 
-    watch    what is looked at: snapshots, losses of the connection, the end; a journal, polled
+    watch    the source: snapshots, losses of the connection, the end; a journal, polled
     remote   a live page, over HTTP
     views    a snapshot as rows of text
     plain    --once: a snapshot as plain text
-    dialogs  what is asked and shown on top of the screen
+    dialogs  dialogs on top of the screen
     screen   the screen
     command  the command
 """

@@ -33,7 +33,7 @@ _STATUSES: Final[dict[int, ExitStatus]] = {
 }
 if hasattr(signal, "SIGHUP"):  # not on Windows
     _STATUSES[signal.SIGHUP] = ExitStatus.HUNG_UP
-# Between two looks whether the terminal is still there.
+# Seconds between two checks that the terminal is still there.
 _TERMINAL_SECONDS = 1.0
 
 
@@ -116,7 +116,7 @@ async def _look_at_page(address: str, token: str | None, app: type[TopApp] | Non
 
 
 async def _look(watch: Watch, app_class: type[TopApp] | None) -> ExitStatus:
-    """Show what is looked at; without a screen, print it once."""
+    """Show what ``watch`` gives; without a screen, print it once."""
     first = await watch.snapshot()
     if app_class is None:
         from rxlanggraph.cli.top.plain import as_plain_text  # noqa: PLC0415
@@ -133,7 +133,7 @@ async def _look(watch: Watch, app_class: type[TopApp] | None) -> ExitStatus:
 
 @contextlib.asynccontextmanager
 async def _ended_by_signals(app: TopApp) -> AsyncIterator[None]:
-    """Have signals end the screen, which leaves the terminal as it was; and the loss of that, too.
+    """End the screen at a signal, or when its terminal is gone; it restores the terminal.
 
     The second signal of a kind ends the process at once: a terminal that takes no output blocks the
     screen, and so its loop.

@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from rxlanggraph.cli.tables import printable
+from rxlanggraph.live.questions import from_json
 
 __all__ = ["AnswerDialog", "ConfirmDialog", "Reply", "TextDialog", "escaped", "reply_of"]
 
@@ -23,34 +24,30 @@ _STYLE = """
 
 
 class Reply(NamedTuple):
-    """What is answered: a value that JSON can hold."""
+    """An answer: a value that JSON can hold."""
 
     value: Any
 
 
 def escaped(text: str) -> Text:
-    """Return lines of a program's text, to be shown as they are: not as markup, nor as controls."""
+    """Return text of a program as lines to be shown literally, without markup or controls."""
     return Text("\n".join(map(printable, text.expandtabs(4).split("\n"))))
 
 
 def reply_of(text: str) -> Reply:
     """Return what was written as JSON, if it is that; otherwise as text."""
     try:
-        return Reply(json.loads(text, parse_constant=_refuse))
+        return Reply(from_json(text))
     except (ValueError, RecursionError):
         return Reply(text)
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 class TextDialog(ModalScreen[None]):
     """A text to read; it can be scrolled.
 
     Args:
-        title: What it is.
-        text: The text of the program.
+        title: Its title.
+        text: The text, which may come from the program.
         from_end: Whether its end is shown first.
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rxlanggraph.cli.tables import printable, table
+from rxlanggraph.cli.tables import columns, printable
 from rxlanggraph.cli.top.views import VIEWS, View, counts_of, shown_views
 from rxlanggraph.live.schema import Snapshot
 
@@ -28,7 +28,7 @@ def _table(view: View, snapshot: Snapshot) -> str:
     more = len(rows[_MOST_ROWS:]) + snapshot["left_out"].get(view.list, 0)
     heads = tuple(column.title for column in view.columns)
     cells = [tuple(map(_cut, row.cells)) for row in rows[:_MOST_ROWS]]
-    text = f"{view.title}\n{table([heads, *cells])}"
+    text = f"{view.title}\n{columns([heads, *cells])}"
     return f"{text}\nand {more:,} more" if more else text
 
 

@@ -1,7 +1,7 @@
 """RemotePage: a live page, read over HTTP.
 
-A lost connection is opened again, after pauses that grow. What a new attempt cannot heal (a wrong
-token, a host by another name, no page at all) is an error.
+A lost connection is opened again, after pauses that grow. Where another attempt would not help (a
+wrong token, a host by another name, no page at all), an error is raised.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REMEDIES: Final = {
 
 
 class UnreachableError(LiveError):
-    """The page does not answer, which may pass."""
+    """The page does not answer at present."""
 
 
 class RemotePage:
@@ -119,7 +119,7 @@ class RemotePage:
             await self._pause(seconds)
 
     async def stack(self, run_id: int) -> str | None:
-        """Ask where a run is.
+        """Return the current stack of a run; None if it is not in flight.
 
         Raises:
             LiveError: As for `snapshot`.
@@ -128,7 +128,7 @@ class RemotePage:
         return None if response.status_code == 404 else str(self._content(response, "stack"))
 
     async def cancel(self, run_id: int) -> bool:
-        """Cancel a run.
+        """Cancel a run; False if it is not in flight.
 
         Raises:
             LiveError: As for `snapshot`.
@@ -178,7 +178,7 @@ class RemotePage:
         return response
 
     def _content(self, response: httpx.Response, key: str) -> Any:
-        """Return a value of the JSON object of a response: that of a proxy has no such thing."""
+        """Return a value of the JSON object of a response; the response may be a proxy's."""
         try:
             return response.json()[key]
         except (ValueError, LookupError, TypeError):

@@ -57,13 +57,11 @@ class _Found(NamedTuple, Generic[_T]):
 
 
 class TopApp(App[ExitStatus | CommandError]):
-    """The screen of what is looked at, until it is left.
-
-    It returns an exit status, or an error that ends it.
+    """The application: it returns an exit status, or the error that ended it.
 
     Args:
-        watch: What is looked at.
-        first: A snapshot of it, to begin with.
+        watch: What it shows.
+        first: A snapshot of that, to begin with.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -77,7 +75,7 @@ class TopApp(App[ExitStatus | CommandError]):
         self._watch, self._first = watch, first
 
     def get_default_screen(self) -> Screen[None]:
-        """Begin with the one screen that there is."""
+        """Begin with the only screen."""
         return _TopScreen(self._watch, self._first)
 
     def action_interrupt(self) -> None:
@@ -89,8 +87,8 @@ class _TopScreen(Screen[None]):
     """The screen.
 
     Args:
-        watch: What is looked at.
-        first: A snapshot of it.
+        watch: What it shows.
+        first: A snapshot of that.
     """
 
     DEFAULT_CSS = """
@@ -206,7 +204,7 @@ class _TopScreen(Screen[None]):
                 tab.label = title
 
     def _title(self, view: View) -> str:
-        """Return its title; with the number of its rows, where that is to be seen from afar."""
+        """Return the title of a view's tab; of some views, with the number of rows."""
         if view.name not in ("runs", "stuck", "failures", "questions"):
             return view.title
         number = sum(1 for _ in view.rows(self._snapshot))

@@ -1,6 +1,6 @@
 """Views: a snapshot as rows of text. Pure functions, for the screen and for plain text.
 
-All texts are those of the program that is looked at: what shows them escapes them.
+The texts come from the program, unescaped: they are escaped where they are shown.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from rxlanggraph.cli.tables import duration
-from rxlanggraph.live.schema import EndedRun, NodeSpan, RunError, RunInFlight, Snapshot
+from rxlanggraph.live.schema import EndedRun, ErrorInfo, NodeSpan, RunInFlight, Snapshot
 
 __all__ = ["VIEWS", "Column", "Row", "View", "counts_of", "shown_views", "throughput"]
 
@@ -74,7 +74,7 @@ class View(NamedTuple):
 
 
 def shown_views(snapshot: Snapshot) -> list[View]:
-    """Return the views that a snapshot has something for."""
+    """Return the views that a snapshot has data for."""
     if snapshot["kind"] == "journal":
         return [view for view in reversed(VIEWS) if view.of_journal]
     has_journal = snapshot["journal"] is not None
@@ -98,7 +98,7 @@ def counts_of(snapshot: Snapshot) -> str:
 
 
 def throughput(snapshot: Snapshot) -> list[int]:
-    """Return how many messages have ended in each second, but for the one that is not over."""
+    """Return how many messages have ended in each second, without the current one."""
     history = snapshot["history"]
     endings = [history["ok"], history["error"], history["interrupted"]]
     endings += [history["cancelled"], history["timed_out"], history["rejected"]]
@@ -130,7 +130,7 @@ def _runs(snapshot: Snapshot) -> Iterator[Row]:
 
 
 def _stuck(snapshot: Snapshot) -> Iterator[Row]:
-    """Runs that are active for long, and what has blocked the loop."""
+    """The stuck runs, and what has blocked the loop."""
     for run in snapshot["runs"]:
         if run["stuck"]:
             stack = run["stack"] or "its stack is not in the snapshot: the key s fetches it"
@@ -196,7 +196,7 @@ def _ended(runs: Iterable[EndedRun], now: float) -> Iterator[Row]:
         yield Row(key, cells, "\n".join(lines), thread or "", run["name"])
 
 
-def _error(error: RunError) -> str:
+def _error(error: ErrorInfo) -> str:
     node = "" if error["node"] is None else f" in {error['node']}"
     message = f"(its text is {_HIDDEN})" if error["message"] is None else error["message"]
     return f"{error['type']}{node}: {message}"
@@ -221,7 +221,7 @@ def _failures(snapshot: Snapshot) -> Iterator[Row]:
             kind["name"],
             "" if last is None else f"{duration(max(0.0, snapshot['time'] - last))} ago",
         )
-        error: RunError = {
+        error: ErrorInfo = {
             "type": kind["type"],
             "node": kind["node"],
             "message": kind["message"],

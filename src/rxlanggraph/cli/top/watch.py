@@ -1,4 +1,4 @@
-"""Watch: what ``rxlanggraph top`` looks at. And a journal as one, which is polled."""
+"""Watch: what ``rxlanggraph top`` shows; and a journal as a `Watch`, which is polled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Update = Snapshot | Lost | Ended
 
 
 class Watch(Protocol):
-    """What is looked at. Its methods are for one loop, and raise `CommandError`."""
+    """What the screen shows. Its methods are for one loop, and raise `CommandError`."""
 
     @property
     def place(self) -> str:
@@ -50,7 +50,7 @@ class Watch(Protocol):
         """Yield snapshots, what happens to the connection, and the end."""
 
     async def stack(self, run_id: int) -> str | None:
-        """Return where a run is at the moment; None if it is not in flight."""
+        """Return the current stack of a run; None if it is not in flight."""
 
     async def cancel(self, run_id: int) -> bool:
         """Cancel a run; False if it is not in flight."""
@@ -63,7 +63,7 @@ class PolledSource:
     """A source in this process as a `Watch`: that of a journal.
 
     Args:
-        source: What is looked at.
+        source: The source.
         place: Where it is.
         pause: Sleeps for so many seconds.
     """
