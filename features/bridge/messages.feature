@@ -51,6 +51,7 @@ Feature: A StreamMessage never changes
       | Metadata in a list        | Message(1, metadata=[1])           | InvalidTypeError     | metadata must be a mapping, not [1] |
       | An unknown status         | Message(1, status='fine')          | InvalidArgumentError | not 'fine'                        |
       | A status in a list        | Message(1, status=['ok'])          | InvalidArgumentError | not ['ok']                        |
+      | An error as text          | Message(1, error='late')           | InvalidTypeError     | error must be an exception        |
 
   Scenario Outline: raise_for_status of a message with the status <status> <outcome>
     Then raise_for_status with the status <status> <outcome>

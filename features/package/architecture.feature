@@ -17,8 +17,8 @@ Feature: The package keeps to its map
       | registry imports bridge through a helper |
       | two helpers import each other            |
 
-  Scenario: Every layer of the map exists
-    Then each name on the map is a module or a package
+  Scenario: Every layer of the map exists, and every module is on it
+    Then each name on the map is a module or a package, and no module is missing
 
   Scenario: The registry and its parts import only the standard library and the errors
     Then registry.py and the modules of concurrency that it imports import nothing but these and each other

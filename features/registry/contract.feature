@@ -112,6 +112,7 @@ Feature: What each method of TaskRegistry promises
       | what              |
       | None              |
       | a string          |
+      | a list            |
       | an unknown future |
 
   Scenario: A wait that is given up leaves no waiter behind

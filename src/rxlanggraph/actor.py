@@ -37,7 +37,7 @@ from rxlanggraph.errors import (
 
 __all__ = ["Reply", "StateActor", "freeze"]
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _names = itertools.count(1)
 _S = TypeVar("_S")
 _C = TypeVar("_C")
@@ -320,7 +320,7 @@ class _ActorThread(Generic[_S, _C]):
             try:
                 step()
             except BaseException:  # of a done-callback: the thread must execute the other steps
-                _logger.exception("a callback of an actor failed")
+                _log.exception("a callback of an actor failed")
             del step  # otherwise it stays referenced while the thread waits
         for subscription in self._subscriptions:
             self._notify(subscription, lambda observer: observer.on_completed())
@@ -336,7 +336,7 @@ class _ActorThread(Generic[_S, _C]):
             if reply is not None:
                 reply.set_exception(error)
             else:
-                _logger.exception("a command that was sent to an actor failed: %r", command)
+                _log.exception("a command that was sent to an actor failed: %r", command)
             return
         for subscription in tuple(self._subscriptions):
             self._notify_state(subscription)
@@ -381,7 +381,7 @@ class _ActorThread(Generic[_S, _C]):
         try:
             notify(subscription.observer)
         except BaseException:  # whatever it is: the thread has other observers
-            _logger.exception("an observer of an actor failed, and was unsubscribed")
+            _log.exception("an observer of an actor failed, and was unsubscribed")
             subscription.active = False
             self.unsubscribe(subscription)
 

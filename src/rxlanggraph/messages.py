@@ -77,7 +77,7 @@ class StreamMessage:
 
         Raises:
             InvalidTypeError: ``thread_id`` or ``id`` is not a string, ``metadata`` not a mapping,
-                or ``source`` not a message.
+                ``source`` not a message, or ``error`` not an exception.
             InvalidArgumentError: ``status`` is not one of the six.
         """
         if id is not None and not isinstance(id, str):
@@ -95,6 +95,8 @@ class StreamMessage:
             raise InvalidArgumentError(
                 f"status must be one of {', '.join(sorted(_STATUSES))}, not {status!r}"
             )
+        if error is not None and not isinstance(error, BaseException):
+            raise InvalidTypeError(f"error must be an exception or None, not {error!r}")
         self._content = content
         self._thread_id = thread_id
         self._metadata = metadata

@@ -262,7 +262,10 @@ class TaskRegistry:
         Any thread; never blocks; neither cancels nor awaits the task. Anything else that is not
         tracked has no effect.
         """
-        if task not in self:
+        try:
+            if task not in self:
+                return
+        except TypeError:  # it has no hash
             return
         done = task.done()
         if task in self:  # by the lock, what a run was resolved with is visible here, too

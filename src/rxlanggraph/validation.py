@@ -86,7 +86,7 @@ def check_seconds(argument: str, value: object) -> None:
         )
 
 
-def check_timeout(timeout: object, argument: str = "timeout") -> float:
+def check_timeout(argument: str, timeout: object) -> float:
     """Check that ``timeout`` is a number of seconds above 0, and return it.
 
     ``math.inf`` is allowed: no limit.

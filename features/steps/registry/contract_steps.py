@@ -123,6 +123,7 @@ def step_the_registry_holds_1_task(context: Context) -> None:
 STRANGERS: dict[str, Callable[[], Any]] = {
     "None": lambda: None,
     "a string": lambda: "a",
+    "a list": list,
     "an unknown future": Future,
 }
 

@@ -185,7 +185,7 @@ def step_count_claims_and_locks_are_held_while_the_server_is_away(
     context: Context, count: int
 ) -> None:
     records: list[logging.LogRecord] = []
-    patch(context, leases._logger, "handle", records.append)
+    patch(context, leases._log, "handle", records.append)
 
     async def work() -> None:
         state, server = context.state, world(context).server(context.state)

@@ -315,7 +315,7 @@ def run_at(context: Context, text: str) -> None:
     state = there.open()
     context.states = [state]
     records: list[logging.LogRecord] = []
-    with mock.patch.object(schedules._logger, "handle", records.append):
+    with mock.patch.object(schedules._log, "handle", records.append):
         there.run(
             run_for(
                 10, Scheduler(state, [context.schedule], clock=lambda: there.clock.now + ahead).run

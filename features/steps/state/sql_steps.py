@@ -195,7 +195,7 @@ def step_those_that_were_answered_are_counted(context: Context) -> None:
 @when("SQLite is closed while the disk does not answer to a write, and then it answers")
 def step_sqlite_is_closed_while_the_disk_does_not_answer(context: Context) -> None:
     records: list[logging.LogRecord] = []
-    patch(context, sqlite_thread._logger, "handle", records.append)
+    patch(context, sqlite_thread._log, "handle", records.append)
     context.has_waited, context.counter = run(sql_threads.close_while_held(context.url))
     context.logged = [record.getMessage() for record in records]
 

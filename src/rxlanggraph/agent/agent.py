@@ -101,7 +101,7 @@ class BaseAgent:
         self.name = name
         self.description = description
         self.max_steps = max_steps
-        self.timeout = check_timeout(timeout)
+        self.timeout = check_timeout("timeout", timeout)
         self.llm = llm
         self.graph = graph
         # One reference, replaced as a whole, by any thread.
@@ -317,7 +317,7 @@ class BaseAgent:
             raise InvalidArgumentError(
                 "a stream with a request gets all items of its run anyway; leave out broadcast"
             )
-        seconds = self.timeout if timeout is None else check_timeout(timeout)
+        seconds = self.timeout if timeout is None else check_timeout("timeout", timeout)
         modes = self.stream_mode if stream_mode is None else self._checked_modes(stream_mode)
 
         def run(output: OutputQueue[Any]) -> Coroutine[Any, Any, object]:
@@ -389,7 +389,7 @@ class BaseAgent:
             InvalidTypeError: ``request`` should be a message, and is not; the agent is in ERROR.
             Exception: Whatever `step` raised; the agent is then in ERROR.
         """
-        seconds = self.timeout if timeout is None else check_timeout(timeout)
+        seconds = self.timeout if timeout is None else check_timeout("timeout", timeout)
         run = AgentRun(self, request, modes=self.stream_mode, context=context)
         return await self._enter(run, seconds, on_busy, reset=reset)
 

@@ -228,7 +228,7 @@ class AgentPool:
             RunTimeoutError: The time was up.
             Exception: Whatever the factory, store or checkpointer raised.
         """
-        seconds = check_timeout(timeout)
+        seconds = check_timeout("timeout", timeout)
         self._refuse_own_run(thread_id)
         async with (
             run_timeout(f"forgetting thread {thread_id!r}", seconds),
@@ -253,7 +253,9 @@ class AgentPool:
             RunTimeoutError: The time was up.
             Exception: Whatever the store or checkpointer raised.
         """
-        async with run_timeout(f"listing the threads of {self.name!r}", check_timeout(timeout)):
+        async with run_timeout(
+            f"listing the threads of {self.name!r}", check_timeout("timeout", timeout)
+        ):
             return await self._store.threads()
 
     async def _answer(

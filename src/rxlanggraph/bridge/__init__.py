@@ -6,6 +6,7 @@ A map; each imports only from those above it.
     graphs               what LangGraph is passed, and what it keeps: nothing here knows a run
     observers            the hooks of a bridge, and how they are called
     deadlocks            which run waits for which; cycles are refused
+    task_waits           whether a task still waits for what its run began to wait for
     run_options          what all runs of a call have in common
     run                  one message on its way through one graph, and its future
     run_info             what a run is doing, for snapshots
@@ -26,6 +27,7 @@ A map; each imports only from those above it.
     multitasking         what a message does if its thread has a run already
     run_threads          the worker threads of sync code
     loops                the loop: owned, or adopted
+    exits                the interpreter's exit: all open bridges end together
     listeners            the hooks that are there at a moment, and the watch over the loop
     graph_loops          further loops, on which graphs are called
     remote               what accompanies the calls of a run to its worker process
@@ -34,5 +36,7 @@ A map; each imports only from those above it.
     engine               in any thread: a run on its way to the inbox; the end of the loop
     shutdown             cancelling, draining, and the report
     operators            on_next in, on_next out
+    watched              what a bridge offers to what looks at it, such as the live page
     bridge               the public class
+    internal             what other packages of rxlanggraph do with a bridge, and users cannot
 """

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadLanes", "ThreadLease", "fenced", "make_lanes"]
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # Seconds. Guesses: how often a holder looks for notes; how long a waiting bridge asks before it
 # renews its note, and how long that lasts; how long a newcomer waits for those with a note, which
@@ -437,7 +437,7 @@ class ThreadLease:
         error = _cancelled() if task.cancelled() else task.result()
         if self._to_end:
             if error is not None and not isinstance(error, LeaseLostError | LoopUnavailableError):
-                _logger.warning(
+                _log.warning(
                     "the lease of the thread %r could not be given back, and ends in %s s: %s",
                     self.thread_id,
                     self._lanes.ttl,

@@ -13,7 +13,7 @@ from rxlanggraph.state.client import BackendClient
 
 __all__ = ["Heartbeat", "Renewable"]
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Renewable(Protocol):
@@ -139,10 +139,10 @@ class Heartbeat:
         # Whatever the error: unless the server has refused, the lease can still be renewed.
         if not isinstance(error, StateUnavailableError):
             words = "a lease could not be renewed, trying again: %s"
-            _logger.warning(words, error, exc_info=error)
+            _log.warning(words, error, exc_info=error)
         elif self._client.is_renewing:
             self._client.is_renewing = False
-            _logger.warning("leases cannot be renewed, trying again: %s", error)
+            _log.warning("leases cannot be renewed, trying again: %s", error)
         self._beat_soon()
 
     def _beat_soon(self) -> None:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["Retention", "Schedule", "ScheduleInfo", "Scheduler", "iter_schedules"]
 
 _T = TypeVar("_T")
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # Keys of the state: the last due time of each schedule that is done.
 _PREFIX: Final = "rxlanggraph-schedule/"
@@ -314,9 +314,9 @@ class Scheduler:
                 async with self._state.lock(self._lock, self._ttl) as lease:
                     await self._lead(lease, began)
             except (LeaseLostError, StaleTokenError) as error:
-                _logger.info("another process may schedule now: %s", error)
+                _log.info("another process may schedule now: %s", error)
             except StateUnavailableError as error:
-                _logger.warning("the scheduler cannot reach its state, trying again: %s", error)
+                _log.warning("the scheduler cannot reach its state, trying again: %s", error)
             await asyncio.sleep(_PAUSE)
 
     def run_threadsafe(self) -> AbstractContextManager[None]:
@@ -391,7 +391,7 @@ class Scheduler:
         if stored is not None:
             done = int(stored["done"])
             if done > self._clock() + _LONGEST_SLEEP:
-                _logger.warning(
+                _log.warning(
                     "the schedule %r adds nothing until %s, as a leader has got that far, whose "
                     "clock was ahead of that of this process: set the clock, or delete the key %r "
                     "and start the schedulers again",

@@ -15,7 +15,7 @@ from rxlanggraph.state.backends.redis.connections import Connection, packed_comm
 
 __all__ = ["watch_channel"]
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # Seconds of silence after which the server is asked whether it is there, and seconds it has to
 # answer. A network may forget an idle connection, and tell neither end.
@@ -49,7 +49,7 @@ async def watch_channel(
         arrived(None)
         await _receive(connection, arrived)
     except NoPermissionError as refusal:
-        _logger.info(
+        _log.info(
             "the Redis server does not allow a subscription to %r, so waiting workers poll: %s",
             channel,
             refusal,

@@ -21,7 +21,7 @@ from rxlanggraph.state.backends.redis.scripts import ADD_TIMES, SCHEMA
 
 __all__ = ["check_fitness", "read_version"]
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # Version of the layout: of the keys in backend.py, and of their contents in the scripts.
 _VERSION: Final = 2
@@ -93,7 +93,7 @@ async def _check_policy(connection: SequencedConnection) -> None:
         why = ""
     if reply is None:
         # Not refused: a user with minimal permissions may not read it.
-        _logger.warning(
+        _log.warning(
             "the maxmemory-policy of the Redis server cannot be read%s; make sure that it is "
             "noeviction: any other evicts keys when memory is full, and with them tasks and locks",
             why,

@@ -24,7 +24,7 @@ from rxlanggraph.state.backends.sql.sqlite.session import Call, Outcome, SqliteS
 
 __all__ = ["SqliteThread"]
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # A call, and the future of its outcome; or the end, and the future of that, if one waits for it.
 _Done: TypeAlias = "asyncio.Future[Outcome]"
@@ -106,7 +106,7 @@ class SqliteThread:
         if ended.done():
             self._thread.join()  # its last action was to resolve `ended`
         else:
-            _logger.warning("an SQLite file is still not closed after %g seconds", _CLOSE_TIMEOUT)
+            _log.warning("an SQLite file is still not closed after %g seconds", _CLOSE_TIMEOUT)
         if cancelled is not None:
             raise cancelled
 
