@@ -220,7 +220,7 @@ Feature: rxlanggraph top shows the data of a live page on a terminal
 
       Examples:
         | what                    | one                       | two              |
-        | a wrong token           | refuses this token        | has printed last |
+        | a wrong token           | refuses this token        | printed last     |
         | no token                | needs its token           | ?token=          |
         | another name of a host  | not known by this name    | allowed_hosts    |
         | a path without a page   | there is no live page     | run --live       |

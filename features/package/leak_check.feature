@@ -34,6 +34,7 @@ Feature: LeakCheck finds everything that a pipeline leaves behind
       | What                                 | what                                 |
       | A thread that is just ending         | a thread that is just ending         |
       | A pool that only a cycle keeps alive | a pool that only a cycle keeps alive |
+      | A thread that is just starting       | a thread that is just starting       |
       | A task that is just ending           | a task that is just ending           |
       | An entry that is just leaving        | an entry that is just leaving        |
       | A process that was waited for        | a process that was waited for        |

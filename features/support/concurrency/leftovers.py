@@ -32,6 +32,24 @@ class EndsWhenJoined(threading.Thread):
         super().join(timeout)
 
 
+class StartsWhenJoined(threading.Thread):
+    """A thread that exists, and whose ``start`` has not returned before something joins it."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        super().__init__()
+
+    def _bootstrap(self) -> None:
+        self.released.wait()
+        super()._bootstrap()  # type: ignore[misc]  # where its code begins, in any Python
+
+    def join(self, timeout: float | None = None) -> None:
+        try:
+            super().join(timeout)
+        finally:
+            self.released.set()
+
+
 class EndsWhenWatched(asyncio.Task[None]):
     released: asyncio.Event
 
@@ -85,6 +103,14 @@ def thread(
 
 def ending_thread(_cleanup: Cleanup) -> None:
     EndsWhenJoined().start()
+
+
+def starting_thread(_cleanup: Cleanup) -> None:
+    starting = StartsWhenJoined()
+    starter = threading.Thread(target=starting.start, name=LOOP)  # not looked at
+    starter.start()
+    while starting not in threading.enumerate():
+        starter.join(0.001)
 
 
 def failing_thread(_cleanup: Cleanup) -> None:
@@ -231,6 +257,7 @@ LEFT: dict[str, Callable[[Cleanup], object]] = {
     "an unretrieved error of a task": failing_task,
 }
 HARMLESS: dict[str, Callable[[Cleanup], object]] = {
+    "a thread that is just starting": starting_thread,
     "a thread that is just ending": ending_thread,
     "a pool that only a cycle keeps alive": pool_in_a_cycle,
     "a task that is just ending": ending_task,

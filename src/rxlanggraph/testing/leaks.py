@@ -28,7 +28,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Literal, Self, TypeVar
 
 from rxlanggraph.concurrency.stacks import format_frames, format_task, frame_of
@@ -40,6 +40,8 @@ from rxlanggraph.validation import check_seconds
 __all__ = ["IGNORED", "Leak", "LeakCheck", "LeakError", "LeakKind"]
 
 _T = TypeVar("_T")
+# How often, in seconds, a thread that is being started is looked at.
+_STARTING = 0.001
 
 LeakKind = Literal["thread", "process", "task", "coroutine", "registry entry", "unhandled error"]
 
@@ -211,8 +213,7 @@ class LeakCheck:
             name = _name_of(thread)
             if self._ignored(name):
                 continue
-            thread.join(max(0.0, deadline - monotonic()))
-            if not thread.is_alive():
+            if _ends(thread, deadline):
                 continue
             frame = frame_of(thread.ident)
             yield Leak("thread", name, format_frames([frame]) if frame else "")
@@ -260,6 +261,20 @@ def _name_of(thread: threading.Thread) -> str:
     if cls is threading.Thread:
         return thread.name
     return f"{thread.name} ({cls.__module__}.{cls.__qualname__})"
+
+
+def _ends(thread: threading.Thread, deadline: float) -> bool:
+    """Wait until ``thread`` has ended; False if it has not by then."""
+    while True:
+        left = max(0.0, deadline - monotonic())
+        try:
+            thread.join(left)
+        except RuntimeError:  # another thread is starting it just now
+            if not left:
+                return False
+            sleep(min(left, _STARTING))
+        else:
+            return not thread.is_alive()
 
 
 def _wait_for_task(task: asyncio.Task[Any], deadline: float) -> None:
