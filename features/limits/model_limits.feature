@@ -176,6 +176,7 @@ Feature: Calls of models keep to the limits of their providers
       | A call that its node gives up          | a call that its node gives up          |
       | A call that fails                      | a call that fails                      |
       | A stream that its node leaves          | a stream that its node leaves          |
+      | A stream that its node keeps as it ends | a stream that its node keeps as it ends |
       | A task that its node gives up          | a task that its node gives up          |
 
   Scenario Outline: A call that waits in <node> is no longer waited for once its run is <ended>

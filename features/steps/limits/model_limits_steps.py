@@ -11,7 +11,8 @@ import math
 import random
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import httpx
@@ -440,12 +441,23 @@ def _stream_left(asked: ProviderModel) -> Any:
     return graph_of_node(node)
 
 
+def _stream_kept(asked: ProviderModel, kept: list[AsyncIterator[Any]]) -> Any:
+    async def node(state: Text) -> dict[str, str]:
+        kept.append(asked.astream(state["text"]))
+        await anext(kept[0])
+        return {}
+
+    return graph_of_node(node)
+
+
 @when("{what} is followed by another call, 10 s after it began")
 def step_what_is_followed_by_another_call(context: Context, what: str) -> None:
     slow = model(context, seconds=10.0 if "stream" in what or "fails" in what else 500.0)
     if "fails" in what:
         context.provider.script["small"] = deque([(500, {})])
+    kept: list[AsyncIterator[Any]] = []  # neither read to its end, nor closed
     makers: dict[str, Callable[[ProviderModel], Any]] = {
+        "a stream that its node keeps as it ends": partial(_stream_kept, kept=kept),
         "a call that its node gives up": _given_up,
         "a stream that its node leaves": _stream_left,
         "a task that its node gives up": _task_given_up,
@@ -463,6 +475,8 @@ def step_what_is_followed_by_another_call(context: Context, what: str) -> None:
         assert (await second).status == "ok"
         context.took = bridge.time()
         first.cancel()
+        for each in kept:
+            await each.aclose()  # type: ignore[attr-defined]  # LangChain's are generators
 
     bridge.run(main())
 
