@@ -204,5 +204,5 @@ Feature: A graph is called as LangGraph calls it, with LangGraph's own arguments
       | invoke(graph, output_keys=7)                               | InvalidTypeError     | output_keys must be a list of strings, not 7    |
       | create_future_task(print, 1, durability='sync')            | InvalidArgumentError | durability can only be passed with a compiled LangGraph graph |
       | invoke(print, context=1)                                   | InvalidArgumentError | context is passed to a function that has a parameter of that name |
-      | create_future_task(graph, {}, timeout=lambda message: 'x') | InvalidArgumentError | timeout must be a positive number of seconds or None, not 'x' |
+      | create_future_task(graph, {}, timeout=lambda message: 'x') | InvalidArgumentError | timeout must be a number of seconds above 0, or None for no limit, not 'x' |
       | create_future_task(graph, {}, config=lambda message: 'x')  | InvalidTypeError     | config must be a mapping                        |

@@ -31,7 +31,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
       | No bound on slots          | Bridge(max_concurrency=None)                  | InvalidArgumentError | not None                                |
       | An empty backlog           | Bridge(max_pending=0)                         | InvalidArgumentError | max_pending must be a whole number from 1 |
       | An empty thread queue      | Bridge(max_pending_per_thread=0)              | InvalidArgumentError | max_pending_per_thread must be a whole    |
-      | A timeout in the past      | Bridge(timeout=-1)                            | InvalidArgumentError | timeout must be a positive number of seconds or None, not -1 |
+      | A timeout in the past      | Bridge(timeout=-1)                            | InvalidArgumentError | timeout must be a number of seconds above 0, or None for no limit, not -1 |
       | A timeout that is not a number | Bridge(timeout=nan)                          | InvalidArgumentError | not nan                                 |
       | An unknown overflow        | Bridge(overflow='drop')                       | InvalidArgumentError | overflow must be one of 'block', 'error', 'drop_newest', 'drop_oldest', 'latest', not 'drop' |
       | A loop that is none        | Bridge('loop')                                | InvalidTypeError     | must be an asyncio event loop or None, not 'loop' |

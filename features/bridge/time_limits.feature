@@ -150,6 +150,17 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     When the code under test calls "TimeLimits(1.0)"
     Then TypeError is raised, which says "positional argument"
 
+  Scenario Outline: <what> that is too large for a float is no limit
+    Given an open bridge on its own loop
+    When an async function is sent to by create_future_task, with <limit>
+    Then the last message is answered
+
+    Examples:
+      | what       | limit                           |
+      | A timeout  | timeout=10**400                 |
+      | A run time | timeout=TimeLimits(run=10**400) |
+      | A deadline | deadline=10**400                |
+
   Scenario Outline: <what> is refused, with the remedy
     Given an open bridge on its own loop
     When the code under test calls "<call>"
@@ -158,9 +169,9 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
 
     Examples:
       | what                    | call                                                                            | words                                              |
-      | A limit of nothing      | TimeLimits(run=0)                                                               | run must be a positive number of seconds           |
-      | A limit in words        | bridge.create_future_task(print, 1, timeout=TimeLimits(idle='x'))               | idle must be a positive number of seconds          |
+      | A limit of nothing      | TimeLimits(run=0)                                                               | run must be a number of seconds above 0, or None       |
+      | A limit in words        | bridge.create_future_task(print, 1, timeout=TimeLimits(idle='x'))               | idle must be a number of seconds above 0, or None  |
       | A chunk where none is   | bridge.create_future_task(print, 1, timeout=TimeLimits(idle=1))                 | only streams have chunks; leave it out             |
       | A chunk of an operator  | bridge.invoke(print, timeout=TimeLimits(first_chunk=1))                         | a limit for first_chunk, and only streams          |
-      | A deadline in the past  | bridge.create_future_task(print, 1, deadline=-1)                                | deadline must be a positive number of seconds      |
+      | A deadline in the past  | bridge.create_future_task(print, 1, deadline=-1)                                | deadline must be a number of seconds above 0, or None  |
       | A function's limits     | bridge.create_future_task(print, 1, timeout=lambda message: TimeLimits(idle=1)) | only streams have chunks                           |

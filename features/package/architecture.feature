@@ -21,7 +21,7 @@ Feature: The package keeps to its map
     Then each name on the map is a module or a package, and no module is missing
 
   Scenario: The registry and its parts import only the standard library and the errors
-    Then registry.py and the modules of concurrency that it imports import nothing but these and each other
+    Then registry.py and the modules that it imports import nothing but these and each other
 
   Scenario: Only these modules make locks that a forked child may find held
     Then every lock of any other module is made by fork_safe_rlock

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
-from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock, wait_limit
+from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import contain
@@ -43,6 +43,7 @@ from rxlanggraph.errors import (
     RegistryClosedError,
     WrongThreadError,
 )
+from rxlanggraph.validation import check_wait_limit
 
 __all__ = [
     "Entry",
@@ -460,7 +461,7 @@ class TaskRegistry:
             BlockingCallError: Called on a loop that a tracked task needs; nothing was waited for.
             DeadlockError: Called in a run that is tracked; nothing was waited for.
         """
-        timeout = wait_limit("timeout", timeout)
+        timeout = check_wait_limit("timeout", timeout)
         gate = self._clock.gate()
         if not self._wait_begins(gate.release):
             return True
@@ -504,7 +505,7 @@ class TaskRegistry:
             InvalidArgumentError: ``timeout`` is not a number.
             DeadlockError: Awaited in a run that is tracked.
         """
-        timeout = wait_limit("timeout", timeout)
+        timeout = check_wait_limit("timeout", timeout)
         self._check_outside("wait_idle_async()")
         return await self._until_idle(timeout)
 

@@ -11,6 +11,7 @@ import math
 import re
 import reprlib
 from collections.abc import Collection, Iterable
+from threading import TIMEOUT_MAX
 from types import CoroutineType
 
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
@@ -33,6 +34,7 @@ __all__ = [
     "check_timeout",
     "check_token",
     "check_wait",
+    "check_wait_limit",
     "check_whole",
     "is_loopback",
     "shortened",
@@ -86,10 +88,13 @@ def check_seconds(argument: str, value: object) -> None:
         )
 
 
-def check_timeout(argument: str, timeout: object) -> float:
-    """Check that ``timeout`` is a number of seconds above 0, and return it.
+def check_timeout(argument: str, timeout: object, *, no_limit: str = "math.inf") -> float:
+    """Return ``timeout`` if it is a number of seconds above 0, or infinity.
 
-    ``math.inf`` is allowed: no limit.
+    Args:
+        argument: The name under which it was passed.
+        timeout: What was passed.
+        no_limit: What its caller passes for no limit.
 
     Raises:
         InvalidArgumentError: It is something else.
@@ -97,9 +102,34 @@ def check_timeout(argument: str, timeout: object) -> float:
     seconds = _number(timeout)
     if seconds is None or not seconds > 0:
         raise InvalidArgumentError(
-            f"{argument} must be a number of seconds above 0, not {shortened(timeout)}"
+            f"{argument} must be a number of seconds above 0, or {no_limit} for no limit, "
+            f"not {shortened(timeout)}"
         )
     return seconds
+
+
+def check_wait_limit(argument: str, seconds: object) -> float | None:
+    """Return how long a wait may take at most, as locks and event loops accept it; None: forever.
+
+    What breaks without it: infinity overflows in the middle of the wait, and NaN is before and
+    after every other deadline.
+
+    Args:
+        argument: The name under which it was passed.
+        seconds: A number, of which a negative one is 0; None or infinity for no limit.
+
+    Raises:
+        InvalidArgumentError: It is something else.
+    """
+    if seconds is None:
+        return None
+    limit = _number(seconds)
+    if limit is None or math.isnan(limit):
+        raise InvalidArgumentError(
+            f"{argument} must be a number of seconds, or None for no limit, "
+            f"not {shortened(seconds)}"
+        )
+    return max(0.0, limit) if limit < TIMEOUT_MAX else None
 
 
 def check_flag(argument: str, value: object) -> None:

@@ -50,6 +50,12 @@ def step_the_message_is_answered_while_the_run_still_blocks(context: Context) ->
     assert context.futures[1].done()
 
 
+@then("the last message is answered")
+def step_the_last_message_is_answered(context: Context) -> None:
+    result = _last(context)
+    assert result.status == "ok", result
+
+
 @then('it has timed out by "{limit}", with the words "{words}"')
 def step_it_has_timed_out_by_with_the_words(context: Context, limit: str, words: str) -> None:
     result = _last(context)

@@ -86,13 +86,10 @@ def step_each_name_on_the_map_is_a_module_and_no_module_is_missing(context: Cont
         assert drawn == inside, drawn ^ inside
 
 
-@then(
-    "registry.py and the modules of concurrency that it imports import nothing but these and each "
-    "other"
-)
-def step_registry_py_and_the_modules_of_concurrency_that_it(context: Context) -> None:
+@then("registry.py and the modules that it imports import nothing but these and each other")
+def step_registry_py_and_the_modules_that_it_imports_import_nothing(context: Context) -> None:
     concurrency = ("clock", "forking", "threads", "user_code")
-    parts = ("registry", *(f"concurrency.{name}" for name in concurrency))
+    parts = ("registry", "validation", *(f"concurrency.{name}" for name in concurrency))
     allowed = {*sys.stdlib_module_names, *(f"rxlanggraph.{name}" for name in (*parts, "errors"))}
     for part in parts:
         for name in imported_names(modules()[part]):

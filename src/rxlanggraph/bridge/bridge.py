@@ -68,7 +68,6 @@ from rxlanggraph.bridge.shutdown import (
 from rxlanggraph.bridge.time_limits import TimeLimits, Timeout, check_deadline, check_limits
 from rxlanggraph.bridge.watched import WatchedBridge
 from rxlanggraph.concurrency import interpreter
-from rxlanggraph.concurrency.clock import wait_limit
 from rxlanggraph.errors import (
     BlockingCallError,
     InvalidArgumentError,
@@ -81,7 +80,13 @@ from rxlanggraph.limits import Limits, Usage
 from rxlanggraph.limits.rules import model_rules
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import RegistryStatistics, TaskRegistry
-from rxlanggraph.validation import check_duration, check_flag, check_seconds, check_whole
+from rxlanggraph.validation import (
+    check_duration,
+    check_flag,
+    check_seconds,
+    check_wait_limit,
+    check_whole,
+)
 
 if TYPE_CHECKING:
     from rxlanggraph.live.app import LiveApp
@@ -557,12 +562,11 @@ class RxPyLangGraphBridge:
         limits = TimeLimits()
         if timeout is not None:
             limits = check_limits("timeout", timeout, chunks=streams or timeout is self.timeout)
-        check_deadline(deadline)
         return RunOptions(
             graph,
             adapter,
             limits,
-            deadline,
+            check_deadline(deadline),
             retry_policy(retry),
             errors,
             config,
@@ -1133,7 +1137,7 @@ class RxPyLangGraphBridge:
             BlockingCallError: Called on the loop's own thread; nothing was cancelled.
             DeadlockError: Called in a run of the bridge; nothing was cancelled.
         """
-        timeout = wait_limit("timeout", timeout)
+        timeout = check_wait_limit("timeout", timeout)
         self._refuse_own_loop(
             "cleanup_tasks", "use 'await bridge.cleanup_tasks_async()' there", timeout
         )
@@ -1152,7 +1156,7 @@ class RxPyLangGraphBridge:
         Raises:
             InvalidArgumentError: ``timeout`` is not a number; nothing was cancelled.
         """
-        steps = cleanup_steps(self._engine, wait_limit("timeout", timeout))
+        steps = cleanup_steps(self._engine, check_wait_limit("timeout", timeout))
         return await run_steps_async(steps, self._engine.registry)
 
     def close(
@@ -1194,8 +1198,8 @@ class RxPyLangGraphBridge:
         """
         if drain_after is not None:
             check_seconds("drain_after", drain_after)
-        timeout = wait_limit("timeout", timeout)
-        cancel_timeout = wait_limit("cancel_timeout", cancel_timeout)
+        timeout = check_wait_limit("timeout", timeout)
+        cancel_timeout = check_wait_limit("cancel_timeout", cancel_timeout)
         waits = None if timeout is None or cancel_timeout is None else timeout + cancel_timeout
         self._refuse_own_loop(
             "close",
@@ -1242,8 +1246,8 @@ class RxPyLangGraphBridge:
         """
         if drain_after is not None:
             check_seconds("drain_after", drain_after)
-        timeout = wait_limit("timeout", timeout)
-        cancel_timeout = wait_limit("cancel_timeout", cancel_timeout)
+        timeout = check_wait_limit("timeout", timeout)
+        cancel_timeout = check_wait_limit("cancel_timeout", cancel_timeout)
         engine = self._engine
         if engine.on_own_loop() and engine.host.owned:
             raise BlockingCallError(

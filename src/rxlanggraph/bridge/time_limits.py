@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.validation import check_timeout
 
 __all__ = ["TimeLimit", "TimeLimits", "Timeout", "check_deadline", "check_limits", "overrun"]
 
@@ -45,9 +46,10 @@ class TimeLimits:
     def __post_init__(self) -> None:
         """Check each one."""
         for each in fields(self):
-            seconds = getattr(self, each.name)
-            if seconds is not None:
-                _check_positive(each.name, seconds)
+            value = getattr(self, each.name)
+            if value is not None:
+                seconds = check_timeout(each.name, value, no_limit="None")
+                object.__setattr__(self, each.name, seconds)
 
 
 Timeout: TypeAlias = "float | TimeLimits"
@@ -67,8 +69,7 @@ def check_limits(argument: str, value: object, *, chunks: bool) -> TimeLimits:
         InvalidArgumentError: It is out of range, or limits chunks where there are none.
     """
     if not isinstance(value, TimeLimits):
-        _check_positive(argument, value)
-        return TimeLimits(attempt=value)  # type: ignore[arg-type]  # it is checked
+        return TimeLimits(attempt=check_timeout(argument, value, no_limit="None"))
     for name in ("first_chunk", "idle"):
         if not chunks and getattr(value, name) is not None:
             raise InvalidArgumentError(
@@ -78,30 +79,22 @@ def check_limits(argument: str, value: object, *, chunks: bool) -> TimeLimits:
     return value
 
 
-def check_deadline(value: object) -> None:
-    """Check that ``value`` is a number of seconds above 0, or None. Any thread.
+def check_deadline(value: object) -> float | None:
+    """Return ``value`` if it is a number of seconds above 0, or None. Any thread.
 
     Raises:
-        InvalidArgumentError: It is not.
+        InvalidArgumentError: It is something else.
     """
-    if value is not None:
-        _check_positive("deadline", value)
-
-
-def _check_positive(argument: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InvalidArgumentError(
-            f"{argument} must be a positive number of seconds or None, not {value!r}"
-        )
+    return None if value is None else check_timeout("deadline", value, no_limit="None")
 
 
 _WORDS: dict[TimeLimit, str] = {
-    "start": "did not begin within {} s",
-    "attempt": "did not end within {} s",
-    "run": "did not end within {} s of its beginning",
-    "first_chunk": "had no chunk within {} s of its beginning",
-    "idle": "had no further chunk within {} s",
-    "deadline": "was not answered within its deadline of {} s",
+    "start": "did not begin within {:g} s",
+    "attempt": "did not end within {:g} s",
+    "run": "did not end within {:g} s of its beginning",
+    "first_chunk": "had no chunk within {:g} s of its beginning",
+    "idle": "had no further chunk within {:g} s",
+    "deadline": "was not answered within its deadline of {:g} s",
 }
 
 
