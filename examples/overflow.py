@@ -10,12 +10,13 @@ came first, "drop_oldest" keeps what came last, and "latest" the last of each se
 from __future__ import annotations
 
 import threading
+from typing import Literal, get_args
 
 from reactivex.subject import Subject
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
-from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
 
+Overflow = Literal["block", "error", "drop_newest", "drop_oldest", "latest"]
 READINGS = ["a1", "b1", "c1", "a2", "a3", "b2", "a4"]
 """Sensor and number, in the order in which they arrive."""
 
@@ -53,7 +54,7 @@ def evaluated(overflow: Overflow) -> tuple[list[str], list[str]]:
 
 def main() -> None:
     """Print what each policy keeps."""
-    for overflow in OVERFLOW_POLICIES:
+    for overflow in get_args(Overflow):
         kept, rejected = evaluated(overflow)
         print(f"{overflow:12} evaluates {' '.join(kept)}; rejects {' '.join(rejected) or 'none'}")
 

@@ -29,8 +29,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TaskInfo, errors
-from rxlanggraph.bridge.chunk_window import ChunkReader
+from rxlanggraph import ChunkReader, RxPyLangGraphBridge, StreamMessage, TaskInfo, errors
 
 DRAIN = 10.0  # seconds that runs may take to end when the server is stopped
 KEPT = 1024  # tokens of a run that can be sent again

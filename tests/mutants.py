@@ -94,7 +94,7 @@ MODULES = {
     "bridge/graphs/adapters.py": "bridge/runs bridge/run_arguments bridge/langgraph_arguments "
     "bridge/run_threads",
     "bridge/deadlocks.py": "bridge/nested_runs bridge/observables_in_nodes bridge/astream",
-    "concurrency/leftovers.py": "bridge/thread_policies bridge/retrying bridge/rollback",
+    "langgraph_tasks.py": "bridge/thread_policies bridge/retrying bridge/rollback",
     "bridge/graph_loops.py": "bridge/graph_loops",
     "bridge/task_waits.py": "bridge/nested_runs bridge/observables_in_nodes",
     "bridge/exits.py": "bridge/lifecycle",

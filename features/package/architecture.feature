@@ -58,7 +58,7 @@ Feature: The package keeps to its map
   Scenario: The package exports these names, every error, and no others
     Then the package's __all__ is exactly these names, and the errors
       """
-      CleanupReport RxPyLangGraphBridge StreamMessage StuckRun TaskInfo TaskRegistry TimeLimits
+      ChunkReader CleanupReport RxPyLangGraphBridge StreamMessage StuckRun TaskInfo TaskRegistry TimeLimits
       """
 
   Scenario: The bridge has these public names and no others

@@ -5,6 +5,7 @@ A map of the layers; each imports only from those above it.
     errors, messages     exceptions; the items of streams
     validation           argument checks
     concurrency          futures, threads, tasks and loops, independent of messages
+    langgraph_tasks      tasks of LangGraph that outlive the run they belong to
     rx                   Rx grammar under threads
     actor                StateActor: one writer, and commands to it
     state                values, locks and work that agents share, on a server or in memory
@@ -24,6 +25,7 @@ A map of the layers; each imports only from those above it.
 
 from rxlanggraph import errors
 from rxlanggraph.bridge.bridge import RxPyLangGraphBridge
+from rxlanggraph.bridge.chunk_window import ChunkReader
 from rxlanggraph.bridge.shutdown import CleanupReport, StuckRun
 from rxlanggraph.bridge.time_limits import TimeLimits
 from rxlanggraph.errors import *  # noqa: F403
@@ -31,6 +33,7 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import TaskInfo, TaskRegistry
 
 __all__ = [
+    "ChunkReader",
     "CleanupReport",
     "RxPyLangGraphBridge",
     "StreamMessage",

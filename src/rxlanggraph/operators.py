@@ -49,6 +49,7 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.validation import check_whole
 
 __all__ = [
+    "ObservableIterator",
     "concat_map",
     "concat_map_eager",
     "exhaust_map",

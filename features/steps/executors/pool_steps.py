@@ -17,10 +17,10 @@ from langgraph.types import Command
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.cli.loading import find_target, graph_of_worker
-from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.executors import LocalExecutor, pool
 from rxlanggraph.executors.host import GraphHost
 from rxlanggraph.executors.payloads import RemoteCall, dump_call, load_error
+from rxlanggraph.langgraph_tasks import LangGraphTasks
 from support.concurrency.listening import listening
 from support.concurrency.patching import patch
 from support.concurrency.pauses import until
@@ -261,13 +261,13 @@ def step_a_host_of_a_graph_whose_saver_waits(context: Context) -> None:
 @when("a call of it is cancelled while it saves, again and again")
 def step_a_call_of_it_is_cancelled_while_it_saves_again_and_again(context: Context) -> None:
     waiting = Gate()
-    end = Leftovers.end
+    end = LangGraphTasks.until_ended
 
-    async def noted(self: Leftovers, scope: Any) -> None:
+    async def noted(self: LangGraphTasks, scope: Any) -> None:
         waiting.open()
         await end(self, scope)
 
-    patch(context, Leftovers, "end", noted)
+    patch(context, LangGraphTasks, "until_ended", noted)
 
     async def main() -> list[Any]:
         assert (await context.host.open())[0] == "open"

@@ -35,9 +35,9 @@ from rxlanggraph.bridge.run_info import NodeLook
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.time_limits import TimeLimit
-from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.errors import LaneLostError, RunError
 from rxlanggraph.executors.companions import accompanying
+from rxlanggraph.langgraph_tasks import LangGraphTasks
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.messages import Status, StreamMessage, answer_to, interrupted_answer
 
@@ -87,7 +87,7 @@ class Execution:
         self._now = now
         self._ends = ends
         self._models = models
-        self._leftovers = Leftovers(run_scope)
+        self._langgraph_tasks = LangGraphTasks(run_scope)
         self._look = NodeLook()
         self.draining = False
         """Whether graphs were asked to stop between supersteps. Only ever set, by any thread."""
@@ -109,7 +109,7 @@ class Execution:
         except asyncio.CancelledError as caught:
             status, error = self._cancelled_by(run, caught)
             with contextlib.suppress(asyncio.CancelledError):  # the loop is ending
-                await self._leftovers.end(run.scope)
+                await self._langgraph_tasks.until_ended(run.scope)
         except BaseException as caught:
             if asyncio._get_running_loop() is None:
                 raise  # GeneratorExit, from a loop closed while this ran: see loop_stopped()
@@ -270,7 +270,7 @@ class Execution:
 
     async def _roll_back(self, run: Run, undo: Undo) -> None:
         try:
-            await self._leftovers.end(run.scope)
+            await self._langgraph_tasks.until_ended(run.scope)
             await self._threads_ended(run)
             if run.lease is not None:
                 run.lease.check()
@@ -310,7 +310,7 @@ class Execution:
             if not only_expired or options.retry is None:
                 raise
             asyncio.current_task(loop).uncancel()  # type: ignore[union-attr]
-            await self._leftovers.end(run.scope)
+            await self._langgraph_tasks.until_ended(run.scope)
             await self._threads_ended(run)
             run.timeout_error = run.unanswered("timed_out").error
             assert run.timeout_error is not None

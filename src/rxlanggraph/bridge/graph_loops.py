@@ -37,10 +37,10 @@ from rxlanggraph.bridge.graphs.configs import layers_of
 from rxlanggraph.bridge.loops import OwnedLoop
 from rxlanggraph.bridge.run import current_run, run_scope
 from rxlanggraph.bridge.run_threads import RunThreads
-from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.concurrency.tasks import start_eagerly
 from rxlanggraph.errors import InvalidArgumentError, LoopUnavailableError
 from rxlanggraph.executors.remote_graph import RemoteFunction, RemoteGraph, remote
+from rxlanggraph.langgraph_tasks import LangGraphTasks
 
 __all__ = ["GraphLoops"]
 
@@ -58,7 +58,7 @@ class _Seat:
         # At home: the calls; whether it gets no more of them.
         self.calls: set[_Call] = set()
         self.retired = False
-        self.leftovers = Leftovers(run_scope)  # away
+        self.langgraph_tasks = LangGraphTasks(run_scope)  # away
         # Away: once the loop ends, why; and whether nothing has told it to.
         self.ending: LoopUnavailableError | None = None
         self.lost = False
@@ -199,7 +199,7 @@ class _Call:
             error = caught
         if self._cancelled or isinstance(error, asyncio.CancelledError):
             with contextlib.suppress(asyncio.CancelledError):  # the loop is ending
-                await seat.leftovers.end(run_scope.get())
+                await seat.langgraph_tasks.until_ended(run_scope.get())
             if seat.lost and isinstance(error, asyncio.CancelledError):
                 error = seat.ending
         # Last: what the run leaves behind here does not count as the run's from now on.

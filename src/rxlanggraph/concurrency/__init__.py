@@ -1,4 +1,1 @@
-"""Futures, threads, tasks and loops: nothing that knows of messages.
-
-Every module here could be used in another program; `leftovers`, in one with LangGraph.
-"""
+"""Futures, threads, tasks and loops: every module could be used in a program without LangGraph."""

@@ -17,13 +17,13 @@ from functools import partial, reduce
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
 
-from rxlanggraph.concurrency.leftovers import Leftovers
 from rxlanggraph.concurrency.user_code import call_for_future
 from rxlanggraph.errors import InvalidTypeError, error_text
 from rxlanggraph.executors.companions import Counterpart
 from rxlanggraph.executors.contract import GOES_ON, Event, EventKind, Order
 from rxlanggraph.executors.payloads import Dumps, RemoteCall, dump_error, loads
 from rxlanggraph.executors.targets import Target, in_memory_parts, load, made_by
+from rxlanggraph.langgraph_tasks import LangGraphTasks
 
 __all__ = ["WINDOW", "GraphHost"]
 
@@ -160,7 +160,7 @@ class GraphHost:
         self._carried: dict[str, ContextVar[Any]] = {}
         self._calls: dict[int, _HostedCall] = {}
         self._early: dict[int, None] = {}  # see _EARLY
-        self._leftovers = Leftovers(_current)
+        self._langgraph_tasks = LangGraphTasks(_current)
         self._loop: asyncio.AbstractEventLoop | None = None  # written by `open`
         self._holding: asyncio.Task[None] | None = None
 
@@ -260,7 +260,7 @@ class GraphHost:
         except asyncio.CancelledError:
             kind, result = "cancelled", b""
             with contextlib.suppress(asyncio.CancelledError):  # cancelled once more
-                await self._leftovers.end(call)
+                await self._langgraph_tasks.until_ended(call)
         except BaseException as error:
             kind, result = "error", dump_error(error, self._dumps)
             for each in call.companions:  # what its threads go on to do is of no use

@@ -1,4 +1,4 @@
-"""Tasks of LangGraph that outlive the run that they belong to.
+"""LangGraphTasks: tasks of LangGraph that outlive the run that they belong to.
 
 A graph saves its checkpoints in separate tasks, for which it waits when it ends. If its run is
 cancelled just then, the graph stops waiting, and the tasks continue. What breaks without this: the
@@ -14,14 +14,14 @@ from typing import Any
 
 from rxlanggraph.concurrency.stacks import context_of
 
-__all__ = ["Leftovers"]
+__all__ = ["LangGraphTasks"]
 
 # The methods by which LangGraph has any saver save.
 _OF_SAVERS = {"aput", "aput_writes"}
 
 
-class Leftovers:
-    """Finds the leftovers of runs. Confined to the loop.
+class LangGraphTasks:
+    """Waits for the tasks of LangGraph that cancelled runs have left behind. Confined to the loop.
 
     All runs that ask within one iteration of the loop share one search of its tasks, in the next:
     if ten thousand are cancelled at once, each would otherwise search the tasks of all others.
@@ -32,10 +32,10 @@ class Leftovers:
 
     def __init__(self, variable: ContextVar[Any]) -> None:
         self._variable = variable
-        # By scope: resolved with the leftovers of the run that asks.
+        # By scope: resolved with the tasks that the run which asks has left.
         self._asked: dict[Hashable, asyncio.Future[list[asyncio.Task[object]]]] = {}
 
-    async def end(self, scope: Hashable) -> None:
+    async def until_ended(self, scope: Hashable) -> None:
         """Wait until a run that was cancelled has left no task of LangGraph behind.
 
         Tasks that the user's nodes have created by themselves are their own.
@@ -44,19 +44,19 @@ class Leftovers:
             return
         loop = asyncio.get_running_loop()
         if not self._asked:
-            loop.call_soon(self._look, loop)
+            loop.call_soon(self._search, loop)
         answer = self._asked[scope] = loop.create_future()
-        leftovers = await answer
-        if leftovers:
-            await asyncio.wait(leftovers)
+        tasks = await answer
+        if tasks:
+            await asyncio.wait(tasks)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _search(self, loop: asyncio.AbstractEventLoop) -> None:
         asked, self._asked = self._asked, {}
         found: dict[object, list[asyncio.Task[object]]] = {scope: [] for scope in asked}
         for task in asyncio.all_tasks(loop):
-            leftovers = found.get(context_of(task).get(self._variable))
-            if leftovers is not None and _is_of_langgraph(task):
-                leftovers.append(task)
+            of_run = found.get(context_of(task).get(self._variable))
+            if of_run is not None and _is_of_langgraph(task):
+                of_run.append(task)
         for scope, answer in asked.items():
             if not answer.done():  # its run was cancelled once more
                 answer.set_result(found[scope])
