@@ -57,8 +57,8 @@ _EXAMPLE = "such as my_graphs.py:graph or my_package.graphs:graph"
 _CODE = Path(__file__).parent
 _LIBRARY = Path(os.__file__).parent
 # The file of os.environ in a traceback, from its source and as part of the interpreter.
-_UNNAMED = "LangGraph"  # LangGraph's default
 _OS_FILES = ("<frozen os>", os.__file__)
+_UNNAMED = "LangGraph"  # what LangGraph calls a graph that was compiled without a name
 
 
 @dataclass(frozen=True, slots=True)

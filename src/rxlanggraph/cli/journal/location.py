@@ -19,6 +19,8 @@ from rxlanggraph.state.addresses import check_address, has_password, masked, wit
 
 __all__ = [
     "NAMESPACE",
+    "NOT_A_FILE",
+    "URL",
     "JournalLocation",
     "journal_password",
     "make_private",
@@ -26,12 +28,15 @@ __all__ = [
     "warn_of_password",
 ]
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_FILE_URL = "sqlite:///"
-# A mistyped URL, or one with a password in it, rather than the name of a file.
-_NOT_A_FILE = re.compile(
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+"""How a place begins that is a URL."""
+
+NOT_A_FILE = re.compile(
     r"(sqlite|postgres(ql)?|rediss?|valkeys?|unix)(\+\w+)?:|[^/@]*:.*@", re.IGNORECASE | re.DOTALL
 )
+"""A place that is a mistyped URL, or one with a password in it, rather than the name of a file."""
+
+_FILE_URL = "sqlite:///"
 _NAME = re.compile(r"[A-Za-z0-9._:-]{1,56}")
 
 NAMESPACE = "journal:run"
@@ -80,9 +85,9 @@ def parse_location(where: str) -> JournalLocation:
                 f"{masked(where)} does not name a journal: write a ? in the name of a file as %3F"
             )
         return _file(where, unquote(where.removeprefix(_FILE_URL), errors="surrogateescape"))
-    if _URL.match(where):
+    if URL.match(where):
         return _on_server(where)
-    if _NOT_A_FILE.match(where):
+    if NOT_A_FILE.match(where):
         raise CommandError(
             f"{masked(where)} does not name a journal: the URL of a server begins with "
             "postgresql:// or redis://, that of a file with sqlite:///; if it is the name of a "

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from rxlanggraph.cli.errors import CommandError, StateDownError
-from rxlanggraph.cli.journal.location import NAMESPACE, parse_location, warn_of_password
+from rxlanggraph.cli.journal.location import (
+    NAMESPACE,
+    NOT_A_FILE,
+    URL,
+    parse_location,
+    warn_of_password,
+)
 from rxlanggraph.cli.journal.model import RUN
 from rxlanggraph.cli.journal.status_report import not_a_journal
 from rxlanggraph.cli.passwords import STATE_PASSWORD, read_password, warn_of_visible_password
@@ -37,11 +42,6 @@ __all__ = [
 ]
 
 _T = TypeVar("_T")
-_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# A mistyped URL, or one with a password in it, rather than the name of a file.
-_NOT_A_FILE: Final = re.compile(
-    r"(sqlite|postgres(ql)?|rediss?|valkeys?|unix)(\+\w+)?:|[^/@]*:.*@", re.IGNORECASE | re.DOTALL
-)
 
 
 class StoreLocation(NamedTuple):
@@ -71,8 +71,8 @@ def parse_store(where: str, namespace: str) -> StoreLocation:
         raise CommandError(
             f"{name} cannot be looked at from outside: it is in the memory of one process"
         )
-    if not _URL.match(where):
-        if not where or _NOT_A_FILE.match(where):
+    if not URL.match(where):
+        if not where or NOT_A_FILE.match(where):
             raise CommandError(
                 f"{name!r} does not name a state: the URL of a server begins with postgresql:// or "
                 "redis://, that of a file with sqlite:///; if it is the name of a file, write ./ "
