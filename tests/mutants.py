@@ -70,8 +70,9 @@ MODULES = {
     "concurrency/future.py": "bridge/futures bridge/awaiting bridge/fork",
     "bridge/run_threads.py": "bridge/worker_threads bridge/several_bridges",
     "rx/serialized_observer.py": "rx/contract bridge/stream",
-    "bridge/operators/invoke.py": "rx/contract bridge/stages bridge/back_pressure rx/operators "
-    "bridge/observables_in_nodes",
+    "bridge/operators/subscription.py": (
+        "rx/contract bridge/stages bridge/back_pressure rx/operators bridge/observables_in_nodes"
+    ),
     "bridge/multitasking.py": "bridge/thread_policies bridge/rollback rx/operators",
     "bridge/graphs/rollback.py": "bridge/rollback",
     "bridge/graphs/interrupts.py": "bridge/interrupts",
@@ -104,7 +105,7 @@ MODULES = {
     "bridge/graphs/drain_control.py": "bridge/draining",
     "bridge/lanes.py": "bridge/lanes",
     "bridge/fenced_saver.py": "bridge/lanes",
-    "bridge/observers.py": "bridge/hooks",
+    "bridge/hook_calls.py": "bridge/hooks",
     "bridge/listeners.py": "bridge/hooks bridge/blocked_loop",
     "bridge/reports.py": "bridge/hooks bridge/blocked_loop",
     "bridge/callbacks.py": "bridge/hooks",

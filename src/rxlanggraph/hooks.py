@@ -4,8 +4,8 @@ The hooks that a bridge has when a message arrives receive the events of its run
 ``on_queued``, then perhaps ``on_started``, then any number of ``on_chunk`` and ``on_node``, then
 ``on_ended``. The first and the last are called exactly once, for each message.
 
-A bridge calls them through `rxlanggraph.bridge.observers`, an agent through
-`rxlanggraph.agent.observers`.
+A bridge calls them through `rxlanggraph.bridge.hook_calls`, an agent through
+`rxlanggraph.agent.listeners`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from rxlanggraph.bridge.operators.async_iterable import (
     iterate,
     last_item,
 )
-from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector
+from rxlanggraph.bridge.operators.subscription import ErrorPolicy, ThreadSelector
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.validation import check_whole

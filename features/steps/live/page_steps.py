@@ -480,7 +480,7 @@ def step_the_page_has_it_and_can_cancel_it(context: Context) -> None:
 
 
 def _listeners(context: Context) -> int:
-    observers = context.world.bridge._engine.listeners.observers
+    observers = context.world.bridge._engine.listeners.current
     return 0 if observers is None else len(observers.listeners)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rxlanggraph.agent.agent import BaseAgent
 from rxlanggraph.agent.conversation.memory import Memory
-from rxlanggraph.agent.observers import AgentListeners
+from rxlanggraph.agent.listeners import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.agent.run import AgentRun
 from rxlanggraph.agent.run_lock import RunLock
@@ -329,7 +329,7 @@ MODELS: dict[str, Model] = {
     "a run of an agent that is ended by the next": (taking_over, ("agent/agent",), 1),
     "the end of an agent's run, in two threads": (
         telling_of_the_end,
-        ("agent/observers", "bridge/observers"),
+        ("agent/listeners", "bridge/hook_calls"),
         2,
     ),
     "two runs of an agent that enqueue": (entering, ("agent/run_lock", "concurrency/waiters"), 2),

@@ -16,7 +16,7 @@ from reactivex.subject import Subject
 
 from rxlanggraph import RxPyLangGraphBridge, registry
 from rxlanggraph.bridge import admission, bridge, engine, inbox, loops, run, shutdown
-from rxlanggraph.bridge.operators import invoke
+from rxlanggraph.bridge.operators import subscription
 from rxlanggraph.concurrency import future, threads
 from rxlanggraph.errors import BridgeClosedError
 from rxlanggraph.rx import serialized_observer
@@ -43,7 +43,7 @@ _MODULES = (
     threads,
 )
 FILES = {str(module.__file__) for module in _MODULES}
-STREAM_FILES = {str(module.__file__) for module in (serialized_observer, invoke)}
+STREAM_FILES = {str(module.__file__) for module in (serialized_observer, subscription)}
 # Seconds that a cleanup waits. It waits in vain where its own thread, below the handler, holds
 # what the loop needs to go on: there it only has to come back, and all has to end after that.
 _WAIT = 0.05

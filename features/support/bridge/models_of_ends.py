@@ -37,7 +37,7 @@ class Ending(Bridge):
         self.engine._dispatcher.retire(self.run, self.run.unanswered(status))
 
     def drop(self) -> None:
-        self.engine._drop(self.run)
+        self.engine._evict(self.run)
 
     def counted(self) -> str:
         counters = self.engine.registry.statistics()

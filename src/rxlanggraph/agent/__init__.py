@@ -6,7 +6,7 @@ A map; each imports only from those above it.
     state_machine        the state of an agent
     output               its output, shared among consumers
     run_lock             one run at a time
-    observers            the hooks of an agent
+    listeners            the hooks of an agent
     run                  one run: its messages, tasks and output
     responders           what answers: a model, a function, a graph
     requests             what a request adds to the memory, and what the responder is asked

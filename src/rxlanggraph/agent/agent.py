@@ -17,7 +17,7 @@ from rxlanggraph.agent.conversation.conversation import Conversation, current_co
 from rxlanggraph.agent.conversation.mcp_text import extract_text
 from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.conversation.messages import Message
-from rxlanggraph.agent.observers import AgentListeners
+from rxlanggraph.agent.listeners import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue, branch_of
 from rxlanggraph.agent.requests import adds_to_memory, question_of, remember
 from rxlanggraph.agent.responders.choice import make_responder

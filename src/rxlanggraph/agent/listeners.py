@@ -1,4 +1,4 @@
-"""Observers: the hooks that an agent has, and how they are told of its runs.
+"""AgentListeners: the hooks that an agent has, and how they are told of its runs.
 
 What breaks without it: an agent that is called by another one, or by a node, is not seen by the
 hooks of a bridge, to which it is part of a run.
@@ -17,7 +17,7 @@ from functools import partial
 from reactivex.abc import DisposableBase
 from reactivex.disposable import Disposable
 
-from rxlanggraph.bridge.observers import Event, Listener
+from rxlanggraph.bridge.hook_calls import Event, Listener
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import AgentInterruptedError, RunTimeoutError
@@ -27,7 +27,7 @@ from rxlanggraph.messages import Status
 __all__ = ["AgentListeners", "ObservedRun"]
 
 
-class _Observers:
+class _ListenerSet:
     """The listeners to the runs of an agent, by event. Immutable; replaced as a whole."""
 
     __slots__ = ("ended", "listeners", "started")
@@ -42,15 +42,15 @@ class ObservedRun:
     """A run of an agent whose hooks are told of it. Confined to the run, but for `ended`.
 
     Args:
-        observers: Its listeners.
+        listeners: Those of the agent.
         agent: The name of the agent.
         thread_id: The conversation; None if it has no name.
     """
 
     __slots__ = ("_agent", "_begun", "_by", "_thread_id")
 
-    def __init__(self, observers: _Observers, agent: str, thread_id: str | None) -> None:
-        self._by = observers
+    def __init__(self, listeners: _ListenerSet, agent: str, thread_id: str | None) -> None:
+        self._by = listeners
         self._agent = agent
         self._thread_id = thread_id
         # The time of its start, from then on until its end was told: taken out by a single pop, so
@@ -92,7 +92,7 @@ class AgentListeners:
         # A leaf, held for an assignment. Guards the writing of the field after it, which is read
         # without it: one reference, replaced as a whole.
         self._lock = fork_safe_rlock()
-        self._observers: _Observers | None = None
+        self._current: _ListenerSet | None = None
 
     def add(self, hooks: Hooks) -> DisposableBase:
         """Add hooks; disposing what it returns removes them.
@@ -102,27 +102,25 @@ class AgentListeners:
         """
         listener = Listener(hooks)
         with self._lock:
-            others = () if self._observers is None else self._observers.listeners
-            self._observers = _Observers((*others, listener))
+            others = () if self._current is None else self._current.listeners
+            self._current = _ListenerSet((*others, listener))
         return Disposable(partial(self._remove, listener))
 
     def _remove(self, listener: Listener) -> None:
         listener.gone = True
         with self._lock:
-            others = () if self._observers is None else self._observers.listeners
+            others = () if self._current is None else self._current.listeners
             left = tuple(other for other in others if other is not listener)
-            self._observers = _Observers(left) if left else None
+            self._current = _ListenerSet(left) if left else None
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return self._observers is not None
+        return self._current is not None
 
     def observed(self, agent: str, thread_id: str | None) -> ObservedRun | None:
         """Return what tells them of a run that begins; None if there are none."""
-        observers = self._observers
-        if observers is None:
-            return None
-        return ObservedRun(observers, agent, thread_id)
+        listeners = self._current
+        return None if listeners is None else ObservedRun(listeners, agent, thread_id)
 
 
 def _status_of(error: BaseException | None) -> Status:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 from rxlanggraph.agent.conversation.conversation import Conversation
 from rxlanggraph.agent.conversation.memory import Memory
-from rxlanggraph.agent.observers import ObservedRun
+from rxlanggraph.agent.listeners import ObservedRun
 from rxlanggraph.agent.output.queue import OutputQueue, get_as
 from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
 from rxlanggraph.concurrency.closing import AsyncClosingContext

@@ -4,7 +4,7 @@ A map; each imports only from those above it.
 
     time_limits          how long a run may take, and each part of it
     graphs               what LangGraph is passed, and what it keeps: nothing here knows a run
-    observers            the hooks of a bridge, and how they are called
+    hook_calls           how hooks are called, and the set of them at one moment
     deadlocks            which run waits for which; cycles are refused
     task_waits           whether a task still waits for what its run began to wait for
     run_options          what all runs of a call have in common
@@ -28,7 +28,7 @@ A map; each imports only from those above it.
     run_threads          the worker threads of sync code
     loops                the loop: owned, or adopted
     exits                the interpreter's exit: all open bridges end together
-    listeners            the hooks that are there at a moment, and the watch over the loop
+    listeners            the hooks of a bridge, and the watch over its loop
     graph_loops          further loops, on which graphs are called
     remote               what accompanies the calls of a run to its worker process
     execution            a run from its first step to its end: attempts, limits of time

@@ -51,9 +51,9 @@ from rxlanggraph.bridge.graphs.pending import PendingInterrupt, PendingInterrupt
 from rxlanggraph.bridge.graphs.retention import Retention, check_retention
 from rxlanggraph.bridge.graphs.rollback import check_rollback
 from rxlanggraph.bridge.lanes import fenced, make_lanes
-from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
 from rxlanggraph.bridge.operators.pull import from_iterable
 from rxlanggraph.bridge.operators.stream import StreamSubscription
+from rxlanggraph.bridge.operators.subscription import ErrorPolicy, ThreadSelector, make_operator
 from rxlanggraph.bridge.overflow import OVERFLOW_POLICIES, Overflow
 from rxlanggraph.bridge.resending import resending
 from rxlanggraph.bridge.run import Run
@@ -185,19 +185,18 @@ class RxPyLangGraphBridge:
             has its thread. The state may have another loop than the bridge, and is closed after it.
             None: the bridge shares its threads with no other.
         lane_ttl: Seconds until the threads of a process that died are free, with ``lanes``.
-        limits: What the providers of models allow. Every call of a LangChain model within a run
-            waits until it may be made. Several bridges may share them. None: no call waits.
-        usage: Counts the tokens and the costs of these calls. None: they are not counted.
+        limits: The limits of model providers: every call of a LangChain model within a run waits
+            until they allow it. Several bridges may share them. None: no call waits.
+        usage: Counts the tokens of model calls, and what they cost. None: they are not counted.
         blocked_after: Seconds, or up to a quarter more, after which the loop counts as blocked.
             While there are runs, a thread measures `loop_lag`, and logs a warning with a stack,
             once for each callback that blocks the loop. None: the loop is watched only if hooks
             override ``on_blocked``; then it is half a second.
-        executor: Where graphs are called: a `RayExecutor` has worker processes for that, and the
-            bridge is then for its one graph. All else stays here, or applies there too. None: on
-            the loop.
-        loops: 1: graphs are called on the bridge's own loop. More: on so many others, each in a
-            thread, and the bridge's own does all else. For Python without the GIL; savers and
-            stores must not belong to one loop.
+        executor: Where graphs are called. A `RayExecutor` calls them in worker processes; the
+            bridge is then for the one graph of the executor. None: on the loop.
+        loops: On how many loops graphs are called. 1: on the bridge's own. More: on that many
+            others, each in a thread of its own. For Python without the GIL; savers and stores must
+            not belong to one loop.
         name: Prefix of the names of the bridge's OS threads; None makes one.
 
     Raises:
@@ -417,8 +416,7 @@ class RxPyLangGraphBridge:
             and keep_checkpoints is None
             and name is None
         )
-        if self._workers is not None:
-            graph = self._workers.graph_for(graph)
+        graph = self._called(graph)
         options = self._recent() if plain and self._recent is not None else None
         if options is None or options.graph is not graph:
             options = self._run_options(
@@ -445,10 +443,10 @@ class RxPyLangGraphBridge:
     async def submit(self, graph: Graph, message: Any, **options: Unpack[RunArguments]) -> Run:
         """As `create_future_task`, but await room instead of blocking the thread.
 
-        For async producers, on any asyncio loop. On the bridge's own, `create_future_task` is
-        refused when there is no room; any other loop it would block. Threads and coroutines that
-        wait for room are served in order of arrival. Without ``max_pending``, and with an
-        ``overflow`` other than ``"block"``, there is nothing to wait for.
+        For async producers, on any asyncio loop: without room, `create_future_task` raises on the
+        bridge's own loop, and blocks any other. Threads and coroutines that wait for room are
+        served in order of arrival. Without ``max_pending``, and with an ``overflow`` other than
+        ``"block"``, there is nothing to wait for.
 
         Cancelling it gives up the place in the queue, and nothing is submitted. It does not wait
         for the run: ``run = await bridge.submit(graph, message)``, then ``result = await run``.
@@ -609,7 +607,7 @@ class RxPyLangGraphBridge:
         *,
         max_concurrency: int | None = None,
         ordered: bool = False,
-        thread_id: str | Callable[[Any], str | None] | None = None,
+        thread_id: ThreadSelector = None,
         multitask_strategy: MultitaskStrategy = "enqueue",
         timeout: PerMessageOr[Timeout] = None,
         deadline: float | None = None,
@@ -684,7 +682,7 @@ class RxPyLangGraphBridge:
             output_keys=output_keys,
         )
         check_operator(options, max_concurrency, thread_id)
-        return invoke(
+        return make_operator(
             self._engine,
             self,
             options,
@@ -724,7 +722,7 @@ class RxPyLangGraphBridge:
         Messages are handled as by `invoke`; the results are the same. A chunk is a `StreamMessage`
         with the chunk as ``content``, the message as ``source``, and its ``mode``, ``namespace``
         and ``sequence`` number; a result has no ``sequence``. The chunks of a run are in order and
-        precede its result; chunks of several runs alternate.
+        precede its result; chunks of several runs interleave.
 
         A run takes its next chunk when ``on_next`` has returned from the last one, so a slow
         observer slows the runs down instead of filling a buffer. After a failed attempt (``retry``)
@@ -783,7 +781,7 @@ class RxPyLangGraphBridge:
             output_keys=output_keys,
         )
         check_operator(options, max_concurrency, thread_id)
-        return invoke(
+        return make_operator(
             self._engine,
             self,
             options,
@@ -892,7 +890,7 @@ class RxPyLangGraphBridge:
         last_sequence: int | None = None,
         errors: Literal["raise", "emit"] = "raise",
     ) -> ChunkReader:
-        """Read the chunks of a run in flight again, and on to its result, for ``async for``.
+        """Read a run in flight, from the chunks that it has kept to its result, for ``async for``.
 
         For a run of `stream` or `astream` with ``resumable``, which keeps its latest chunks. Any
         thread; never blocks; may be iterated over on any loop. The run does not wait for this
@@ -905,9 +903,9 @@ class RxPyLangGraphBridge:
             errors: As in `astream`.
 
         Raises:
-            ChunksLostError: The next chunk is no longer kept; or there is no resumable run on that
-                message in flight. When reading, too: the reader is so slow that its next chunk has
-                left the window.
+            ChunksLostError: The next chunk is no longer kept, or there is no resumable run on that
+                message in flight. Reading raises it too, if the reader is so slow that its next
+                chunk is no longer kept.
             InvalidArgumentError: ``last_sequence`` is not a whole number, or ``errors`` unknown.
         """
         _check_errors(errors)
@@ -925,7 +923,7 @@ class RxPyLangGraphBridge:
     async def pending_interrupts(
         self, graph: Graph, thread_id: str | None = None
     ) -> tuple[PendingInterrupt, ...]:
-        """Return the questions of ``graph`` that wait for an answer, also of earlier runs.
+        """Return the questions of ``graph`` that wait for an answer, also those of earlier runs.
 
         Any loop; cancelling it ends the reading. They are read from the graph's checkpointer, on
         the loop of the bridge, as a run: it counts for ``max_concurrency``, but waits for no room.
@@ -1077,23 +1075,22 @@ class RxPyLangGraphBridge:
         answer goes to no stream: it is a run of its own, which hooks are told of. Needs the extra
         ``live``. Without an application of your own, ``rxlanggraph run --live`` serves it.
 
-        Its ``token`` is needed for everything; ``path`` is where to open it, below the path at
-        which it is mounted. It observes the bridge until it is collected, its ``close`` is called,
-        or the bridge is closed.
+        Every request needs its ``token``; ``path`` is where to open it, below the path at which it
+        is mounted. It observes the bridge until it is collected, its ``close`` is called, or the
+        bridge is closed.
 
         Args:
-            token: What each request has to send, of 16 visible ASCII characters or more; None makes
-                one.
+            token: The token of all requests, 16 or more visible ASCII characters; None makes one.
             allowed_hosts: The names of the host under which it may be opened, such as
                 ``["example.com"]``; None: those of this machine alone, such as ``localhost``.
-            show_content: Whether what messages say is shown: the texts of exceptions, and what is
-                asked. Ids, names, classes of exceptions, and stacks are shown always.
-            nodes: Whether to be told of each node, which costs a tenth of the time of a short run.
-                Otherwise it shows those nodes that it finds at work as it looks, twice a second
-                while it is open.
+            show_content: Whether the texts of exceptions and questions are shown. Ids, names,
+                classes of exceptions, and stacks always are.
+            nodes: Whether to listen to the end of each node, which costs a tenth of the time of a
+                short run. Otherwise nodes are shown if they are active when a snapshot is taken,
+                twice a second while the page is open.
             stuck_after: Seconds after which an active run counts as stuck.
-            graphs: Graphs whose questions of earlier runs are shown too: when it is first opened,
-                all of their checkpoints are read.
+            graphs: Graphs whose earlier questions are shown too. All of their checkpoints are read
+                when the page is first opened.
 
         Raises:
             MissingExtraError: The extra ``live`` is not installed.

@@ -30,7 +30,7 @@ from rxlanggraph.bridge.run import Phase, Run
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.scheduler import RunScheduler
-from rxlanggraph.concurrency.future import Observers
+from rxlanggraph.concurrency.future import ToNotify
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.concurrency.tasks import EagerTaskStarter
 from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
@@ -89,7 +89,7 @@ class Dispatcher:
         self._now = inbox.clock.now
         self._lanes = lanes
         if lanes is not None:
-            lanes.hooks, lanes.slots = self, inbox.max_concurrency
+            lanes.dispatcher, lanes.slots = self, inbox.max_concurrency
         self._scheduler = RunScheduler(inbox.max_concurrency, lanes)
         self._multitasking = Multitasking(
             self._scheduler,
@@ -388,8 +388,8 @@ class Dispatcher:
         """Remove ``run`` from the registry, and resolve its future if still pending."""
         if not self._registry.leave(run, None, None, result, _settle):
             with run.lock:  # it was discarded; its future is to resolve all the same
-                observers = run.settle_with(result)
-            _tell(observers, run, result)
+                to_notify = run.settle_with(result)
+            _tell(to_notify, run, result)
         run.owner = run.parent = None
         scope = run.scope
         if run.lease is not None:
@@ -405,14 +405,14 @@ def _settle(
     run: Run, result: StreamMessage
 ) -> tuple[Outcome, Callable[[Run, StreamMessage], object] | None]:
     """See `TaskRegistry._leave`. Any thread; under the lock."""
-    observers = run.settle_with(result)
-    quiet = observers is None and run.observed is None
-    return run.counts_as(), None if quiet else partial(_tell, observers)
+    to_notify = run.settle_with(result)
+    quiet = to_notify is None and run.observed is None
+    return run.counts_as(), None if quiet else partial(_tell, to_notify)
 
 
-def _tell(observers: Observers | None, run: Run, result: StreamMessage) -> None:
+def _tell(to_notify: ToNotify | None, run: Run, result: StreamMessage) -> None:
     """Tell what waits for ``run`` that it is resolved, and then hooks of its end. Any thread."""
-    interrupt = run.tell(observers)
+    interrupt = run.tell(to_notify)
     if run.observed is not None:
         interrupt = report_end(run, result) or interrupt
     if interrupt is not None:

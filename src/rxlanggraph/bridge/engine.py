@@ -24,11 +24,11 @@ from rxlanggraph.bridge.dispatcher import Dispatcher
 from rxlanggraph.bridge.graph_loops import GraphLoops
 from rxlanggraph.bridge.graphs.configs import context_for_run
 from rxlanggraph.bridge.graphs.interrupts import UnnamedAnswers
+from rxlanggraph.bridge.hook_calls import Observed
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.lanes import ThreadLanes
 from rxlanggraph.bridge.listeners import Listeners
 from rxlanggraph.bridge.loops import AbsentLoop, AdoptedLoop, LoopHost, OwnedLoop
-from rxlanggraph.bridge.observers import Observed
 from rxlanggraph.bridge.overflow import Overflow
 from rxlanggraph.bridge.reports import report_end, report_queued
 from rxlanggraph.bridge.run import Run, current_run, run_scope
@@ -37,7 +37,7 @@ from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.concurrency.clock import SYSTEM_CLOCK, Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock, register_after_fork, wrong_process
-from rxlanggraph.concurrency.future import Observers
+from rxlanggraph.concurrency.future import ToNotify
 from rxlanggraph.concurrency.stacks import format_frames, format_task, tasks_where
 from rxlanggraph.concurrency.tasks import silence_pending_warning
 from rxlanggraph.concurrency.threads import lock_released
@@ -233,10 +233,10 @@ class Engine:
         run = Run(message, options, context_for_run(), self.inbox, owner, callbacks=callbacks)
         if options.adapter.takes_answers:
             self._answers.given(run)
-        observers = self.listeners.observers
-        if observers is not None:
+        listeners = self.listeners.current
+        if listeners is not None:
             try:
-                report_queued(run, observers)
+                report_queued(run, listeners)
             except BaseException as error:
                 self._let_go(run)
                 self._report_refusal(run, error)
@@ -271,7 +271,7 @@ class Engine:
         elif self.admission.overflow != "block":
             loser = self.admission.claim(run)
             if loser is not None and loser is not run:
-                self._drop(loser)
+                self._evict(loser)
             return loser is not run
         elif not self._acquire(run, on_loop):
             if run.expired is not None:
@@ -320,10 +320,10 @@ class Engine:
         self._let_go(run)
         self._tell(self.registry.end_unadmitted(run, result), run, result)
 
-    def _tell(self, observers: Observers | None, run: Run, result: StreamMessage) -> None:
+    def _tell(self, to_notify: ToNotify | None, run: Run, result: StreamMessage) -> None:
         """Tell what waits for ``run`` that it is resolved, and hooks. In the submitter's thread."""
         try:
-            interrupt = run.tell(observers)
+            interrupt = run.tell(to_notify)
             if interrupt is not None:
                 raise interrupt
         finally:
@@ -341,7 +341,7 @@ class Engine:
         self.reject(run)
         return run
 
-    def _drop(self, run: Run) -> None:
+    def _evict(self, run: Run) -> None:
         """Resolve ``run``, whose room another one has got, as rejected.
 
         Any thread; calls its callbacks. If the loop has not seen it, it never will; otherwise the
@@ -356,8 +356,8 @@ class Engine:
                 with self.lock:  # if it is withheld, it will not be handed over
                     withheld = run.withheld_by is not None
                     settle = self.registry.end_unadmitted if withheld else Run.settle_with
-                    observers = settle(run, result)
-                self._tell(observers, run, result)
+                    to_notify = settle(run, result)
+                self._tell(to_notify, run, result)
         finally:
             if seen:
                 self.inbox.post(run)
@@ -365,8 +365,8 @@ class Engine:
     def _settle(
         self, run: Run, result: StreamMessage
     ) -> tuple[Outcome, Callable[[Run, StreamMessage], object]]:
-        observers = run.settle_with(result)
-        return run.counts_as(), partial(self._tell, observers)
+        to_notify = run.settle_with(result)
+        return run.counts_as(), partial(self._tell, to_notify)
 
     def _let_go(self, run: Run) -> None:
         run.owner = run.parent = None
@@ -449,7 +449,7 @@ class Engine:
             f"the bridge {self.name} is closed and takes no more messages; make a new one"
         )
 
-    def drop(self, run: Run) -> None:
+    def cancel(self, run: Run) -> None:
         """Cancel ``run``, at whatever stage it is. Any thread; never blocks."""
         try:
             run.cancel()

@@ -31,7 +31,7 @@ from rxlanggraph.bridge.graphs.tracebacks import without_machinery
 from rxlanggraph.bridge.remote import companions_of
 from rxlanggraph.bridge.reports import report_started
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
-from rxlanggraph.bridge.run_info import NodeLook
+from rxlanggraph.bridge.run_info import NodeFinder
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.bridge.run_threads import RunThreads
 from rxlanggraph.bridge.time_limits import TimeLimit
@@ -88,7 +88,7 @@ class Execution:
         self._ends = ends
         self._models = models
         self._langgraph_tasks = LangGraphTasks(run_scope)
-        self._look = NodeLook()
+        self._nodes = NodeFinder()
         self.draining = False
         """Whether graphs were asked to stop between supersteps. Only ever set, by any thread."""
 
@@ -199,34 +199,34 @@ class Execution:
             report_started(run, observed)
         if run.obstacle is not None:
             raise run.obstacle
+        undoes = run.options.saver is not None and run.message.thread_id is not None
+        attempts = self._with_rollback if undoes else self._with_retries
         if run.options.remote:
             accompanying.set(companions_of(run, self._models))
         elif self._models is not None:
-            return self._told_of_models(run, self._models)
-        if run.options.saver is not None and run.message.thread_id is not None:
-            return self._undoable(run)
-        return self._insistent(run)
+            return self._with_model_rules(run, self._models, attempts)
+        return attempts(run)
 
-    async def _told_of_models(self, run: Run, models: ModelRules) -> Any:
+    async def _with_model_rules(
+        self, run: Run, models: ModelRules, attempts: Callable[[Run], Awaitable[Any]]
+    ) -> Any:
         """Make the attempts, with the limits and the counts of the models that they call."""
         scope = run.scope
         calls = models.calls_of(run.message, run.clock, lambda: run_scope.get() is scope)
         run.add_done_callback(calls.resolved)
         calls.enter()
         try:
-            if run.options.saver is not None and run.message.thread_id is not None:
-                return await self._undoable(run)
-            return await self._insistent(run)
+            return await attempts(run)
         finally:
             calls.end()
             del run, calls  # the exception refers to this frame
 
-    def _insistent(self, run: Run) -> Awaitable[Any]:
+    def _with_retries(self, run: Run) -> Awaitable[Any]:
         message, options = run.message, run.options
         config, arguments = options.config, options.arguments
         observed = run.observed
         if observed is not None and observed.by.node is not None and not options.remote:
-            config = _listened_to(run, config)
+            config = _with_node_callbacks(run, config)
         if options.drains and self.may_drain(run):
             if self.draining:  # since its start
                 run.cut_off = True
@@ -256,13 +256,13 @@ class Execution:
             run.options.drains and run.message.status == "ok" and (parent is None or parent.done())
         )
 
-    async def _undoable(self, run: Run) -> Any:
+    async def _with_rollback(self, run: Run) -> Any:
         options, thread_id = run.options, run.message.thread_id
         assert thread_id is not None
         checkpoint_id = configurable_of(options.graph, options.config or {}).get("checkpoint_id")
         undo = await remember_thread(options.saver, thread_id, checkpoint_id)
         try:
-            return await self._insistent(run)
+            return await self._with_retries(run)
         finally:
             if run.rolled_back_for is not None and asyncio._get_running_loop() is not None:
                 await self._roll_back(run, undo)
@@ -363,7 +363,7 @@ class Execution:
         if run.phase is not Phase.RUNNING:
             self._ends.end_waiting(run, run.unanswered("timed_out"))
         elif run.task is not None:
-            run.expired_in = self._look.nodes_of(run)
+            run.expired_in = self._nodes.nodes_of(run)
             if not run.task.cancelling():
                 run.task.cancel()
             self._ends.resolve_early(run, "timed_out")
@@ -373,7 +373,7 @@ class Execution:
         if run.task is None:
             return
         if not run.expired:
-            run.expired, run.expired_in = limit, self._look.nodes_of(run)
+            run.expired, run.expired_in = limit, self._nodes.nodes_of(run)
             run.task.cancel()
             if run.options.retry is None:
                 self._ends.resolve_early(run, "timed_out")
@@ -419,7 +419,7 @@ def _error_of_lane(run: Run) -> BaseException | None:
     return run.lane_lost
 
 
-def _listened_to(run: Run, config: Config | None) -> Config:
+def _with_node_callbacks(run: Run, config: Config | None) -> Config:
     """Add to ``config`` what tells hooks of the nodes of ``run``. On the loop."""
     from rxlanggraph.bridge.callbacks import (  # noqa: PLC0415 - imports LangChain
         NodeCallbacks,

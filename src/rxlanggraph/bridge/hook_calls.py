@@ -1,4 +1,4 @@
-"""Observers: the hooks that a bridge has at one moment, and how they are called.
+"""How hooks are called, and the set of them that a bridge has at one moment.
 
 What breaks without it: an exception in a hook fails the run that the hook observes. Hooks are
 called where the event happens, without any lock (invariant 4 in docs/design.md); what they raise is
@@ -15,7 +15,7 @@ from rxlanggraph.concurrency.user_code import contain, is_interrupt
 from rxlanggraph.errors import InvalidTypeError
 from rxlanggraph.hooks import AgentEnded, AgentStarted, Hooks, LoopBlocked, RunEvent
 
-__all__ = ["Event", "Listener", "Observed", "Observers"]
+__all__ = ["Event", "Listener", "ListenerSet", "Observed"]
 
 _log = logging.getLogger("rxlanggraph")
 _Event: TypeAlias = "RunEvent | LoopBlocked | AgentStarted | AgentEnded"
@@ -119,7 +119,7 @@ class Event:
         return interrupt
 
 
-class Observers:
+class ListenerSet:
     """The listeners to the runs of a bridge, by event. Immutable; replaced as a whole.
 
     An event without listeners is None: nothing is made for it.
@@ -145,15 +145,15 @@ class Observed:
     """What is known of a run for its hooks, until its end has been reported.
 
     Args:
-        observers: Its listeners. Replaced as a whole, on the loop's thread.
+        listeners: Replaced as a whole, on the loop's thread.
         arrived: When its message arrived, by the clock of the bridge; 0 if none of its listeners is
             told how long it has waited. Replaced with them.
     """
 
     __slots__ = ("announced_by", "arrived", "begun", "by", "handed_over")
 
-    def __init__(self, observers: Observers, arrived: float) -> None:
-        self.by = observers
+    def __init__(self, listeners: ListenerSet, arrived: float) -> None:
+        self.by = listeners
         self.arrived = arrived
         # The thread in which hooks are told of its arrival, meanwhile. Written there.
         self.announced_by: int | None = None

@@ -132,7 +132,7 @@ class LoopInbox:
         oldest are dropped, so the search ends soon.
         """
         try:
-            self._queue.remove(run)  # a single deque operation, as in _look
+            self._queue.remove(run)  # a single deque operation, as in _process_batch
         except ValueError:
             return False
         return True
@@ -196,19 +196,19 @@ class LoopInbox:
             self._lost(error)
 
     async def _drain(self) -> None:
-        while self._look():  # noqa: ASYNC110 - yields to the loop, does not wait
+        while self._process_batch():  # noqa: ASYNC110 - yields to the loop, does not wait
             await asyncio.sleep(0)
 
     def _drain_here(self) -> None:
         try:
-            more = self._look()
+            more = self._process_batch()
         except BaseException:
             self._send_another(True)
             raise
         if more:
             asyncio.get_running_loop().call_soon(self._drain_here)
 
-    def _look(self) -> bool:
+    def _process_batch(self) -> bool:
         """Process a batch of the queue; return whether there may be more."""
         for _ in range(_BATCH):
             try:

@@ -19,7 +19,7 @@ from rxlanggraph.bridge.bridge import (
     check_operator,
 )
 from rxlanggraph.bridge.graphs.adapters import Graph
-from rxlanggraph.bridge.operators.invoke import ErrorPolicy, ThreadSelector, invoke
+from rxlanggraph.bridge.operators.subscription import ErrorPolicy, ThreadSelector, make_operator
 from rxlanggraph.bridge.run import Phase, Run
 from rxlanggraph.bridge.run_options import RunOptions
 from rxlanggraph.bridge.time_limits import Timeout
@@ -60,7 +60,7 @@ def single_lane_operator(
     """
     checked = bridge._run_options(graph, errors="emit", **options)
     check_operator(checked, None, thread_id)
-    return invoke(
+    return make_operator(
         bridge._engine,
         bridge,
         checked,

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ThreadLanes", "ThreadLease", "fenced", "make_lanes"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("rxlanggraph")
 
 # Seconds. Guesses: how often a holder looks for notes; how long a waiting bridge asks before it
 # renews its note, and how long that lasts; how long a newcomer waits for those with a note, which
@@ -71,8 +71,8 @@ _PROBE_EVERY = 1.0
 _IMPATIENT = {"reject", "rollback"}
 
 
-class _Hooks(Protocol):
-    """What the dispatcher is notified of. On the loop of the bridge."""
+class _Dispatcher(Protocol):
+    """What the dispatcher is told. On the loop of the bridge."""
 
     def lane_granted(self, run: Run) -> None:
         """``run`` has the lease of its thread."""
@@ -143,7 +143,7 @@ class ThreadLanes:
         self.ttl = ttl
         self.owner = uuid.uuid4().hex  # by this name a bridge knows its own notes
         # Written once: by the dispatcher; the loop on the first request.
-        self.hooks: _Hooks
+        self.dispatcher: _Dispatcher
         self.slots = 1
         self.loop: asyncio.AbstractEventLoop | None = None
         # By the id of the subscription's limit, or of None: those ahead of their runs (rule 4).
@@ -158,7 +158,7 @@ class ThreadLanes:
         """Have ``run``, the first of its thread, get the lease.
 
         Returns:
-            True if it has it now; False if it waits, and a hook will tell.
+            True if it has it now; False if it waits: the dispatcher is told later.
         """
         thread_id = run.message.thread_id
         assert thread_id is not None
@@ -234,7 +234,7 @@ class ThreadLanes:
         self._move(lease, lease.window)
         run, lease.run = lease.run, None
         if run is not None and not lease.leaving:
-            self.hooks.lane_granted(run)
+            self.dispatcher.lane_granted(run)
 
     def parked(self, lease: ThreadLease) -> None:
         """Note that another bridge has the lease, which may take any time."""
@@ -245,7 +245,7 @@ class ThreadLanes:
         lease.wanted = True
         if message_id is not None and message_id != lease.taken_over_by and not lease.leaving:
             lease.taken_over_by = message_id
-            self.hooks.lane_taken_over(lease.thread_id, message_id)
+            self.dispatcher.lane_taken_over(lease.thread_id, message_id)
 
     def ended(self, lease: ThreadLease, error: BaseException | None) -> None:
         """Forget a lease, and say why, if it ended by itself."""
@@ -257,9 +257,9 @@ class ThreadLanes:
         run, lease.run = lease.run, None
         if run is not None and not lease.leaving:
             assert error is not None
-            self.hooks.lane_refused(run, error)
+            self.dispatcher.lane_refused(run, error)
         elif error is not None and not lease.leaving:
-            self.hooks.lane_lost(lease, lease.lost_error(error))
+            self.dispatcher.lane_lost(lease, lease.lost_error(error))
         lease.end()
 
     # -- the loop of the state, if it is another one ---------------------------------------------
@@ -408,12 +408,12 @@ class ThreadLease:
             # Not at once: the caller has not finished with the run.
             self._tell(self._lanes.ended, self, why)
 
-    def _tell(self, hook: Callable[..., None], *arguments: Any) -> None:
-        """Call ``hook`` on the loop of the bridge, soon. Any thread."""
+    def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Call ``call`` on the loop of the bridge, soon. Any thread."""
         loop = self._lanes.loop
         assert loop is not None
         with contextlib.suppress(RuntimeError):  # it is closed: nothing waits there
-            loop.call_soon_threadsafe(hook, *arguments, context=Context())
+            loop.call_soon_threadsafe(call, *arguments, context=Context())
 
     # -- on the loop of the state ----------------------------------------------------------------
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 from concurrent.futures import Future
 
+from rxlanggraph.bridge.hook_calls import Listener, ListenerSet, Observed
 from rxlanggraph.bridge.inbox import LoopInbox
 from rxlanggraph.bridge.loops import LoopHost
-from rxlanggraph.bridge.observers import Listener, Observed, Observers
 from rxlanggraph.bridge.reports import report_blocked
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.concurrency.loop_watch import LoopWatch
@@ -40,7 +40,7 @@ class Listeners:
         self._inbox = inbox
         self._host = host
         # Guarded by the lock of the bridge; read without it: one reference, replaced as a whole.
-        self.observers: Observers | None = None
+        self.current: ListenerSet | None = None
         self.watch: LoopWatch | None = None  # likewise; only ever set
         self._stopped = False  # likewise: whether the loop was asked to end
 
@@ -52,8 +52,8 @@ class Listeners:
         """
         listener = Listener(hooks)
         with self._inbox.lock:
-            others = () if self.observers is None else self.observers.listeners
-            self.observers = Observers((*others, listener))
+            others = () if self.current is None else self.current.listeners
+            self.current = ListenerSet((*others, listener))
         if listener.hears("on_blocked"):
             self.watch_loop(_BLOCKED_AFTER)
         return listener
@@ -62,9 +62,9 @@ class Listeners:
         """Tell the hooks of ``listener`` nothing more. Any thread; never blocks; idempotent."""
         listener.gone = True
         with self._inbox.lock:
-            others = () if self.observers is None else self.observers.listeners
+            others = () if self.current is None else self.current.listeners
             left = tuple(other for other in others if other is not listener)
-            self.observers = Observers(left) if left else None
+            self.current = ListenerSet(left) if left else None
 
     def add_to_runs_in_flight(self, listener: Listener) -> None:
         """Tell ``listener`` also of what is still to happen to runs that had arrived before it.
@@ -77,16 +77,16 @@ class Listeners:
                 loop.call_soon_threadsafe(self._add_to_runs, listener)
 
     def _add_to_runs(self, listener: Listener) -> None:
-        """On the loop: no other thread can tell whether a run is just reading its observers."""
-        alone, now = Observers((listener,)), self._inbox.clock.now()
-        extended: dict[Observers, Observers] = {}  # many runs share theirs
+        """On the loop: no other thread can tell whether a run is just reading its listeners."""
+        alone, now = ListenerSet((listener,)), self._inbox.clock.now()
+        extended: dict[ListenerSet, ListenerSet] = {}  # many runs share theirs
         for run in self._registry.runs():
             observed = run.observed
             if observed is not None:
                 by = observed.by
                 if by not in extended:
                     others = tuple(each for each in by.listeners if each is not listener)
-                    extended[by] = Observers((*others, listener))
+                    extended[by] = ListenerSet((*others, listener))
                 if by.started is None:  # it was not noted when the message arrived
                     observed.arrived = now
                 observed.by = extended[by]
@@ -109,7 +109,7 @@ class Listeners:
             loop=lambda: self._inbox.loop,
             thread_id=lambda: self._host.thread_id,
             is_busy=lambda: not self._registry.is_idle(),
-            on_blocked=lambda blockage: report_blocked(self._name, self.observers, blockage),
+            on_blocked=lambda blockage: report_blocked(self._name, self.current, blockage),
         )
         with self._inbox.lock:
             if self.watch is not None:

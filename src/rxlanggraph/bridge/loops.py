@@ -1,6 +1,6 @@
 """Loop hosts: a loop in a thread of our own (owned), or one that the program runs (adopted).
 
-Both tell the engine, through its `EngineHooks`, when the loop is stopping and when it has stopped:
+Both tell the engine when the loop is stopping and when it has stopped:
 asyncio itself tells nothing, and a future handed to a stopped loop is never resolved.
 
 An adopted loop may also pause: ``asyncio.Runner.run`` twice, ``run_until_complete`` several times,
@@ -30,7 +30,7 @@ from rxlanggraph.concurrency.tasks import close_left_behind, silence_pending_war
 from rxlanggraph.concurrency.threads import start_detached
 from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 
-__all__ = ["AbsentLoop", "AdoptedLoop", "EngineHooks", "LoopHost", "OwnedLoop", "StopHooks"]
+__all__ = ["AbsentLoop", "AdoptedLoop", "LoopHost", "LoopUser", "OwnedLoop"]
 
 _log = logging.getLogger("rxlanggraph")
 # Seconds that the tasks of an owned loop get to end when it stops. They were cancelled before,
@@ -41,8 +41,8 @@ _LAST_ROUND = 1.0
 _LOOK_EVERY = 0.25
 
 
-class StopHooks(Protocol):
-    """What the host of an owned loop tells of its end."""
+class LoopUser(Protocol):
+    """What uses a loop, and is told of its end by the host."""
 
     def loop_stopping(self, error: LoopUnavailableError) -> None:
         """On the loop: accept nothing more, and cancel what runs."""
@@ -51,8 +51,8 @@ class StopHooks(Protocol):
         """In any thread: the loop runs nothing any more; resolve what is left."""
 
 
-class EngineHooks(StopHooks, Protocol):
-    """What a loop host tells its engine."""
+class _Engine(LoopUser, Protocol):
+    """What the host of an adopted loop tells, and reads of, its engine."""
 
     registry: RunRegistry
 
@@ -104,7 +104,7 @@ class OwnedLoop:
     look_every: float | None = None
     paused: bool = False
 
-    def __init__(self, name: str, threads: RunThreads, hooks: StopHooks) -> None:
+    def __init__(self, name: str, threads: RunThreads, user: LoopUser) -> None:
         # Written in start(), which the engine calls under the lock of the bridge.
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread_id: int | None = None
@@ -115,7 +115,7 @@ class OwnedLoop:
         self._stopping = False
         self._name = name
         self._threads = threads
-        self._hooks = hooks
+        self._user = user
 
     @property
     def begun(self) -> bool:
@@ -187,13 +187,13 @@ class OwnedLoop:
             self._run(loop)
         finally:
             try:
-                self._hooks.loop_stopping(error)
+                self._user.loop_stopping(error)
                 self._finish(loop)
             finally:
                 asyncio.set_event_loop(None)
                 routing.release()
                 loop.close()
-                self._hooks.loop_stopped(error)
+                self._user.loop_stopped(error)
                 _set_done(self.stopped)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -236,7 +236,7 @@ class AdoptedLoop:
     owned = False
     look_every: float = _LOOK_EVERY
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, hooks: EngineHooks) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, engine: _Engine) -> None:
         check_routable(loop)
         self.loop: asyncio.AbstractEventLoop | None = loop
         self.thread_id: int | None = None  # written on the loop
@@ -244,7 +244,7 @@ class AdoptedLoop:
         self.paused = False  # written by the watcher thread
         self._loop = loop
         self._name = name
-        self._hooks = hooks
+        self._engine = engine
         self._release = asyncio.Event()  # set and awaited on the loop
         # Filled by a single setdefault, which no signal handler can interrupt.
         self._claim: dict[str, Coroutine[Any, Any, None]] = {}
@@ -347,8 +347,8 @@ class AdoptedLoop:
             await self._release.wait()
             await self._end_of_arrivals()
         except asyncio.CancelledError:
-            self._hooks.loop_stopping(LoopUnavailableError(self._ending_text()))
-            await self._hooks.registry.wait_idle_async(_LAST_ROUND)
+            self._engine.loop_stopping(LoopUnavailableError(self._ending_text()))
+            await self._engine.registry.wait_idle_async(_LAST_ROUND)
             await self._end_of_arrivals()
             raise
         finally:
@@ -357,7 +357,7 @@ class AdoptedLoop:
     async def _end_of_arrivals(self) -> None:
         # Keep the loop going until no drain is due: one left behind would never begin, and asyncio
         # would warn of a coroutine that was never awaited.
-        for _ in iter(self._hooks.is_due, False):
+        for _ in iter(self._engine.is_due, False):
             await asyncio.sleep(0)
 
     def _guard_ended(self, _: Future[None]) -> None:
@@ -376,12 +376,12 @@ class AdoptedLoop:
             if probe.has_run():
                 self.paused = False
             elif self._loop.is_closed():
-                self._hooks.loop_stopped(LoopUnavailableError(self._absent_text()))
+                self._engine.loop_stopped(LoopUnavailableError(self._absent_text()))
                 close_left_behind(self._claim["guard"], self._loop)
                 break
             else:
                 self.paused = True
-                self._hooks.loop_paused(LoopUnavailableError(self._absent_text()))
+                self._engine.loop_paused(LoopUnavailableError(self._absent_text()))
                 if self._leaving:
                     _set_done(self.stopped)
         _set_done(self.stopped)
@@ -394,7 +394,7 @@ class AdoptedLoop:
             return False
         # With work left on a paused loop the watcher stays: nothing else notices that loop's
         # closing.
-        idle = self._hooks.registry.wait_idle(0) and not self._hooks.is_due()
+        idle = self._engine.registry.wait_idle(0) and not self._engine.is_due()
         return self._guarding.done() or (idle and not self._loop.is_running())
 
 

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 
-from rxlanggraph.bridge.observers import Event, Observed, Observers
+from rxlanggraph.bridge.hook_calls import Event, ListenerSet, Observed
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.loop_watch import Blockage
 from rxlanggraph.concurrency.user_code import raise_on_loop
@@ -45,21 +45,21 @@ def _tell_on_loop(event: Event, what: RunEvent) -> None:
         raise_on_loop(interrupt)
 
 
-def report_queued(run: Run, observers: Observers) -> None:
+def report_queued(run: Run, listeners: ListenerSet) -> None:
     """Tell of the arrival of ``run``, and have it observed. In the submitter's thread.
 
     Raises:
         KeyboardInterrupt, SystemExit: In the main thread, from a signal handler.
     """
-    arrived = 0.0 if observers.started is None else run.clock.now()
-    observed = run.observed = Observed(observers, arrived)
-    if observers.queued is None:
+    arrived = 0.0 if listeners.started is None else run.clock.now()
+    observed = run.observed = Observed(listeners, arrived)
+    if listeners.queued is None:
         return
     # A hook that waits for the run, which cannot begin meanwhile, is told so.
     observed.announced_by = threading.get_ident()
     try:
         event = RunQueued(run, run.message, run.options.name, time.time())
-        interrupt = observers.queued.tell(event)
+        interrupt = listeners.queued.tell(event)
     finally:
         observed.announced_by = None
     if interrupt is not None:
@@ -122,7 +122,7 @@ def report_end(run: Run, result: StreamMessage) -> BaseException | None:
     return observed.by.ended.tell(event)
 
 
-def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -> None:
+def report_blocked(name: str, listeners: ListenerSet | None, blockage: Blockage) -> None:
     """Log what blocks the loop of the bridge ``name``, and report it. In the watch's thread."""
     _log.warning(
         "the event loop of the bridge %s has been blocked for %.3g s by %s, and all of its runs "
@@ -140,6 +140,6 @@ def report_blocked(name: str, observers: Observers | None, blockage: Blockage) -
             "stack": blockage.stack,
         },
     )
-    if observers is not None and observers.blocked is not None:
+    if listeners is not None and listeners.blocked is not None:
         event = LoopBlocked(name, time.time(), *blockage)
-        observers.blocked.tell(event)
+        listeners.blocked.tell(event)

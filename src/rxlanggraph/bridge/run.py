@@ -21,12 +21,12 @@ from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, end_wait, waiting
-from rxlanggraph.bridge.observers import Observed
+from rxlanggraph.bridge.hook_calls import Observed
 from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
 from rxlanggraph.bridge.task_waits import RunWait
 from rxlanggraph.bridge.time_limits import TimeLimit, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
-from rxlanggraph.concurrency.future import Observers, SharedLockFuture
+from rxlanggraph.concurrency.future import SharedLockFuture, ToNotify
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import raise_on_loop
 from rxlanggraph.errors import (
@@ -430,12 +430,12 @@ class Run(SharedLockFuture[StreamMessage]):
             call_back: False leaves the callbacks to the next call.
         """
         with self._lock:
-            observers = self.settle_with(result, call_back=call_back)
-        interrupt = self.tell(observers)
+            to_notify = self.settle_with(result, call_back=call_back)
+        interrupt = self.tell(to_notify)
         if interrupt is not None:
             raise_on_loop(interrupt)
 
-    def settle_with(self, result: StreamMessage, *, call_back: bool = True) -> Observers | None:
+    def settle_with(self, result: StreamMessage, *, call_back: bool = True) -> ToNotify | None:
         """Do what `resolve` does, but for what needs the lock not to be held: see `settle`."""
         failure = None
         if result.status != "ok" and self.options.errors != "emit":

@@ -18,7 +18,7 @@ from rxlanggraph.concurrency import interpreter
 from rxlanggraph.concurrency.stacks import context_of
 from rxlanggraph.registry import Entry, TaskInfo, TaskState
 
-__all__ = ["NodeLook", "info_of_run", "node_path", "nodes_at_work"]
+__all__ = ["NodeFinder", "info_of_run", "node_path", "nodes_at_work"]
 
 _Config: TypeAlias = Mapping[str, Any]
 _Loop: TypeAlias = asyncio.AbstractEventLoop
@@ -93,8 +93,8 @@ def nodes_at_work(runs: Iterable[Run]) -> dict[RunScope | None, str]:
     return {scope: names for scope, names in found.items() if names is not None}
 
 
-class NodeLook:
-    """Tells in which nodes single runs are, as `nodes_at_work` does for many. Confined to the loop.
+class NodeFinder:
+    """Finds the nodes at work in single runs. Confined to the loop.
 
     Runs that ask within one iteration of the loop share one look at its tasks: if the time of ten
     thousand is over at once, each would otherwise look at the tasks of all others.

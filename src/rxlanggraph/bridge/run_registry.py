@@ -13,7 +13,7 @@ from typing import Literal, overload
 
 from rxlanggraph.bridge.run import Phase, Run
 from rxlanggraph.bridge.run_info import info_of_run, nodes_at_work
-from rxlanggraph.concurrency.future import Observers
+from rxlanggraph.concurrency.future import ToNotify
 from rxlanggraph.errors import RunDrainedError
 from rxlanggraph.messages import StreamMessage
 from rxlanggraph.registry import (
@@ -197,7 +197,7 @@ class RunRegistry(TaskRegistry):
         with self._lock:
             return not self._entries and not self._leaving
 
-    def end_unadmitted(self, run: Run, result: StreamMessage) -> Observers | None:
+    def end_unadmitted(self, run: Run, result: StreamMessage) -> ToNotify | None:
         """Resolve a run that was not admitted, unless it is resolved, and count it.
 
         Any thread; never blocks.
@@ -206,9 +206,9 @@ class RunRegistry(TaskRegistry):
             What is to be passed to `Run.tell`.
         """
         with self._lock:
-            observers = run.settle_with(result)
+            to_notify = run.settle_with(result)
             self._ended[run.counts_as()] += 1
-            return observers
+            return to_notify
 
     def begin_sweep(self) -> OpenSweep:
         """From now until `end_sweep`, every task that is admitted is to be cancelled at once.

@@ -29,11 +29,11 @@ from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
 from rxlanggraph.errors import UsageError
 
-__all__ = ["PENDING", "Observers", "SharedLockFuture"]
+__all__ = ["PENDING", "SharedLockFuture", "ToNotify"]
 
 _T = TypeVar("_T")
 # What waits for a future: waiters of the standard library, gates of threads, and callbacks.
-Observers: TypeAlias = (
+ToNotify: TypeAlias = (
     "tuple[Sequence[Any], list[Gate] | None, Sequence[Callable[[Any], object]] | None]"
 )
 _log = logging.getLogger("concurrent.futures")
@@ -184,21 +184,21 @@ class SharedLockFuture(Future[_T]):
         """
         with self._lock:
             pending = self._progress is PENDING
-            observers = self.settle(result, exception, call_back=call_back)
-        interrupt = self.tell(observers)
+            to_notify = self.settle(result, exception, call_back=call_back)
+        interrupt = self.tell(to_notify)
         if interrupt is not None:
             raise_on_loop(interrupt)
         return pending
 
     def settle(
         self, result: _T | None, exception: BaseException | None, *, call_back: bool = True
-    ) -> Observers | None:
+    ) -> ToNotify | None:
         """Do what `set_outcome` does, but for what needs the lock not to be held.
 
         By a caller that holds the lock.
 
         Returns:
-            What is then to be passed to `tell`, without the lock; None if nothing observes it.
+            What is then to be passed to `tell`, without the lock; None if there is nothing.
         """
         before = self._progress
         if before is PENDING:
@@ -212,17 +212,17 @@ class SharedLockFuture(Future[_T]):
             return None
         waiting = None if before in _NOTIFIED_STATES else self._waiting
         waiters = () if waiting is None else tuple(waiting.waiters)
-        return waiters, *self._take_observers(call_back=call_back)
+        return waiters, *self._take_to_notify(call_back=call_back)
 
-    def tell(self, observers: Observers | None) -> BaseException | None:
+    def tell(self, to_notify: ToNotify | None) -> BaseException | None:
         """Tell what `settle` returned of the outcome. Any thread; runs the callbacks.
 
         Returns:
             An exception that a signal handler may have raised meanwhile.
         """
-        if observers is None:
+        if to_notify is None:
             return None
-        waiters, gates, callbacks = observers
+        waiters, gates, callbacks = to_notify
         if waiters:
             self._notify_waiters(waiters)
         return self._wake_each_and_call(gates, callbacks)
@@ -339,10 +339,10 @@ class SharedLockFuture(Future[_T]):
 
     def _wake_and_call_back(self) -> BaseException | None:
         with self._lock:
-            gates, callbacks = self._take_observers(call_back=True)
+            gates, callbacks = self._take_to_notify(call_back=True)
         return self._wake_each_and_call(gates, callbacks)
 
-    def _take_observers(
+    def _take_to_notify(
         self, *, call_back: bool
     ) -> tuple[list[Gate] | None, Sequence[Callable[[Any], object]] | None]:
         """Remove what waits for it and, with ``call_back``, its callbacks. Under the lock."""

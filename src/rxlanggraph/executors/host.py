@@ -28,7 +28,7 @@ from rxlanggraph.langgraph_tasks import LangGraphTasks
 __all__ = ["WINDOW", "GraphHost"]
 
 WINDOW = 16
-"""Chunks that a call may be ahead of who reads them. As many as `astream` buffers."""
+"""Chunks that a call may be ahead of its reader, as many as `astream` buffers."""
 # Threads beside one for each call: as many as for the runs of a bridge.
 _SPARE_THREADS = 31
 # Cancellations that have overtaken their call, beside one for each call. More are forgotten: the

@@ -52,7 +52,7 @@ _FEW = 4
 
 
 class StreamListener:
-    """Who subscribes to a stream in order to wait for it, in ways that RxPY does not have.
+    """A subscriber that waits for a stream in a way that RxPY does not have.
 
     Args:
         throughout: Whether it waits from the subscription until the end of the stream, instead of

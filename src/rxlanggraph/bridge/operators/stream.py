@@ -17,8 +17,8 @@ from reactivex import abc
 from rxlanggraph.bridge.chunk_window import ChunkWindow
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
 from rxlanggraph.bridge.operators.awaited import HeldUpRun, StreamListener
-from rxlanggraph.bridge.operators.invoke import OBSERVER_RAISED, Ended, Subscription
 from rxlanggraph.bridge.operators.on_loop import OnLoop
+from rxlanggraph.bridge.operators.subscription import OBSERVER_RAISED, Ended, Subscription
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop
 from rxlanggraph.concurrency.waiters import Waiter

@@ -1,4 +1,4 @@
-"""invoke: one result for every message; and the subscription that operators have in common.
+"""Subscription: a run for every message of a stream, and its result for the observer.
 
 What breaks with ``flat_map`` over futures: all messages run at once, and the first failure ends the
 stream and cancels its other runs.
@@ -45,7 +45,7 @@ from rxlanggraph.messages import StreamMessage, failure_of, passes_through
 from rxlanggraph.rx.serialized_observer import SerializedObserver
 from rxlanggraph.validation import check_plain
 
-__all__ = ["Ended", "ErrorPolicy", "Subscription", "ThreadSelector", "invoke"]
+__all__ = ["Ended", "ErrorPolicy", "Subscription", "ThreadSelector", "make_operator"]
 
 _log = logging.getLogger("rxlanggraph")
 
@@ -62,7 +62,7 @@ ThreadSelector: TypeAlias = "str | Callable[[Any], str | None] | None"
 _NOT_ENDING = (RunDrainedError, RunDroppedError, RunInterruptedError, ThreadBusyError)
 
 
-def invoke(
+def make_operator(
     engine: Engine,
     owner: object,
     options: RunOptions,
@@ -74,7 +74,7 @@ def invoke(
     single_lane: bool = False,
     subscription: Callable[..., Subscription] | None = None,
 ) -> Callable[[Observable[Any]], Observable[StreamMessage]]:
-    """Return the operator that `RxPyLangGraphBridge.invoke` documents. Any thread.
+    """Return an operator, as `RxPyLangGraphBridge.invoke` and ``stream`` document it. Any thread.
 
     Args:
         engine: Executes the runs.
@@ -241,13 +241,13 @@ class Subscription:
 
     def _begin(self, run: Run) -> None:
         if not self._take(run):
-            self._drop_late(run)
+            self._cancel_late(run)
         elif self._look_ahead is None and self._reader is None:
             self._hand_over(run)
         else:
             self._advance()
         if run.cancelled():  # by a hook: perhaps before it was noted, or had room
-            self._engine.drop(run)
+            self._engine.cancel(run)
             self._ended(run)
         if self._awaited is not None and len(self._indexes) == 1:
             self._awaited.changed()
@@ -256,7 +256,7 @@ class Subscription:
         if run is not None:
             with self._lock:
                 self._indexes.pop(run, None)  # the error is emitted, not the end of this run
-            self._engine.drop(run)
+            self._engine.cancel(run)
         self._on_error(error)
 
     def _enter(self, run: Run) -> bool:
@@ -267,7 +267,7 @@ class Subscription:
                 self._entering.add(run)
             alone = len(self._entering) + len(self._indexes) == 1
         if disposed:
-            self._engine.drop(run)
+            self._engine.cancel(run)
             return False
         try:
             if alone and self._awaited is not None:
@@ -282,7 +282,7 @@ class Subscription:
                 self._engine.reject(run)
                 self._ended(run)
             else:
-                self._drop_late(run)
+                self._cancel_late(run)
         return has_room
 
     def _end_unusable(self, run: Run, error: Exception) -> None:
@@ -291,10 +291,10 @@ class Subscription:
             self._engine.fail(run, error)
             self._ended(run)
         else:
-            self._drop_late(run)
+            self._cancel_late(run)
 
-    def _drop_late(self, run: Run) -> None:
-        self._engine.drop(run)
+    def _cancel_late(self, run: Run) -> None:
+        self._engine.cancel(run)
         self._flush()  # it may have been the last to be waited for
 
     def _take(self, run: Run, *, to_start: bool = True) -> bool:
@@ -390,7 +390,7 @@ class Subscription:
                 self._cut_off = self._cut_off or error
                 self._put_end()
         for each in late:
-            self._engine.drop(each)
+            self._engine.cancel(each)
         self._source.dispose()
         self._flush()
         if self._awaited is not None:
@@ -560,10 +560,10 @@ class Subscription:
             self._early.clear()
         with contextlib.ExitStack() as later:  # each is called whatever the others raise
             for run in reversed(runs):
-                later.callback(self._engine.drop, run)
+                later.callback(self._engine.cancel, run)
             later.callback(self._source.dispose)
             for run in reversed(entering):
-                later.callback(self._engine.drop, run)
+                later.callback(self._engine.cancel, run)
 
 
 def _log_failures(results: Sequence[Ended]) -> None:
