@@ -81,7 +81,7 @@ def decode(text: str | None, what: str, name: str) -> Any:
             text.encode()  # Redis has bytes that are not UTF-8, which come as lone surrogates
         return _decode(text)
     except (TypeError, ValueError, RecursionError) as error:
-        why = error_text(error) if isinstance(text, str) else "it is not text"
+        why = "it is not text" if isinstance(error, TypeError) else error_text(error)
         raise UndecodableError(
             f"{what} {name!r} is not JSON that can be decoded, so another program has written it: "
             f"{why}; have that program write JSON, or delete it"
