@@ -99,3 +99,13 @@ Feature: Any number of bridges share a loop, and its default executor stays the 
     When a blocking call that belongs to no run goes to the default executor of that loop
     And the bridge is closed
     Then the report is empty, though the call is still on
+
+  Scenario Outline: A saver that another loop <uses> is named, with the remedy, in place of asyncio's error
+    Given an open bridge on its own loop
+    When ten messages go to a graph whose AsyncSqliteSaver was opened on another loop, which <uses> it
+    Then each of them has failed with InvalidArgumentError, which names the saver and the remedy
+
+    Examples:
+      | uses       |
+      | uses       |
+      | has closed |

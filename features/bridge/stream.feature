@@ -59,6 +59,8 @@ Feature: stream emits every chunk of every run, and its result behind them
       | stream(print, subgraphs=True)                   | InvalidArgumentError | subgraphs can only be passed with            |
       | stream(print, stream_mode='values')             | InvalidArgumentError | stream_mode can only be passed with          |
       | stream(graph.bind(version='v2'))                | InvalidArgumentError | bound to another version of LangGraph's      |
+      | invoke(graph.bind(version='v2'))                | InvalidArgumentError | bound to another version of LangGraph's      |
+      | create_future_task(graph.bind(version='v2'), {}) | InvalidArgumentError | bound to another version of LangGraph's    |
       | stream(graph, resumable=0)                      | InvalidArgumentError | resumable must be a whole number from 1      |
       | stream(graph, errors='ignore')                  | InvalidArgumentError | errors must be 'raise', 'emit' or 'skip'     |
       | stream(graph, multitask_strategy='switch')      | InvalidArgumentError | multitask_strategy must be 'enqueue',        |

@@ -359,6 +359,35 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | 3    | ok     | 6       |
       | 4    | ok     | 8       |
 
+  Scenario Outline: A run without a journal does not overwrite the records of a run with one, as <option>
+    Given "rxlanggraph run graphs.py:double -i in.jsonl -o out.jsonl --errors bad.jsonl --journal j" has run
+    And the file "other.jsonl"
+      """
+      kept
+      """
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl <arguments>"
+    Then the exit status is 4
+    And standard error says "<name> has the records of a run with a journal"
+    And standard error says "continue that with --journal and --resume, or name another file"
+    And "out.jsonl" is as it was
+    And "bad.jsonl" is as it was
+    And "other.jsonl" still says "kept"
+
+    Examples:
+      | option   | arguments                          | name      |
+      | --output | -o out.jsonl                       | out.jsonl |
+      | --errors | -o other.jsonl --errors bad.jsonl  | bad.jsonl |
+
+  Scenario: A run without a journal does not write into what another process writes
+    Given another process writes "out.jsonl"
+    When I run "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl"
+    Then the exit status is 4
+    And standard error says "another run writes out.jsonl; name another file, or wait until that has ended"
+
+  Scenario: An output may be overwritten although a forked child still has it open
+    When an output is opened, then shared with a child, and closed by this process alone
+    Then another output can be opened there
+
   Scenario: --ordered given only later puts the output in order
     Given "rxlanggraph run graphs.py:reversing -i good.jsonl -o out.jsonl --journal j" has run
     When I run "rxlanggraph run graphs.py:reversing -i good.jsonl -o out.jsonl --ordered --journal j --resume"

@@ -130,6 +130,60 @@ Feature: rxlanggraph state shows what is in a store, and changes it from outside
       | cancel lines WAITING               | would cancel 1 task of lines                |
       | cancel lines WAITING --json        | {"cancelled": 1, "queue": "lines", "dry_run": true} |
 
+  Scenario Outline: What a call would refuse, --dry-run refuses too, with the same words: <options>
+    Given a store with tasks in every state in SQLite
+    When "rxlanggraph state URL purge lines <options>" is run there
+    Then the exit status is 2
+    And standard error says "<why>"
+    When "rxlanggraph state URL purge lines <options> --dry-run" is run there
+    Then the exit status is 2
+    And standard error says "<why>"
+    And the tasks are as they were
+
+    Examples:
+      | options                        | why                                                                |
+      | --older-than 36601d            | --older-than': TIME must be 0 or more seconds, and less than 100 years |
+      | --older-than 99999999999999d   | --older-than': TIME must be 0 or more seconds, and less than 100 years |
+      | --keep 9223372036854775808     | --keep': 9223372036854775808 is too large                          |
+
+  Scenario: A time after the year 9999, as of a wrong clock, is shown in seconds
+    Given a store with tasks in every state in SQLite
+    And another program has set the time at which all were added to 1e12
+    When "rxlanggraph state URL tasks lines --json" is run there
+    Then the exit status is 0
+    And standard output says ""added": "1000000000000 s after 1970""
+    When "rxlanggraph state URL task lines COMPLETED" is run there
+    Then standard output says "added     1000000000000 s after 1970"
+
+  Scenario Outline: A text that is not JSON, which another program has stored, is named: <command>
+    Given a store with tasks in every state in SQLite
+    And another program has written <text> as every item and value
+    When "rxlanggraph state URL <command>" is run there
+    Then the exit status is 2
+    And standard error is one line that says "<what>", "another program has written it" and "or delete it"
+
+    Examples:
+      | command             | text     | what                                                     |
+      | value configuration | nonsense | the value of 'configuration' is not JSON                 |
+      | value configuration | a BLOB   | it is not text                                           |
+      | value configuration | not UTF-8 | has text that is not UTF-8                              |
+      | value configuration | [[[[...  | maximum recursion depth exceeded                         |
+      | dead-letters lines  | nonsense | the item of task                                         |
+      | task lines DEAD     | nonsense | the item of task                                         |
+
+  @valkey
+  Scenario Outline: Bytes that are not UTF-8, which another program has stored in Valkey, are named: <command>
+    Given a store with tasks in every state in Valkey
+    And another program has written the bytes 22 ff 22 as every item and value there
+    When "rxlanggraph state URL <command>" is run there
+    Then the exit status is <status>
+    And standard error is one line that says "<what>", "another program has written it" and "or delete it"
+
+    Examples:
+      | command             | status | what                                     |
+      | value configuration | 2      | the value of 'configuration' is not JSON |
+      | dead-letters lines  | 2      | the item of task                         |
+
   Scenario Outline: <command> changes what it names, in <backend>
     Given a store with tasks in every state in <backend>
     When "rxlanggraph state URL <command>" is run there

@@ -81,6 +81,33 @@ Feature: Periodic tasks are added once for each due time, and old tasks purged, 
       | 2026-10-25 05:00 |
       | 2026-10-26 05:00 |
 
+  Scenario Outline: A schedule in <time zone> ends with the calendar, and is never due in a year after 9999
+    Given a task that is due by "*/10 * * * *" in <time zone>
+    Then it is due once more after 9999-12-31 08:00 UTC, and never after these times
+      | seconds since 1970 |
+      | 253402300799       |
+      | 253402300800       |
+      | 1e20               |
+
+    Examples:
+      | time zone          |
+      | UTC                |
+      | Europe/Rome        |
+      | Pacific/Kiritimati |
+      | America/New_York   |
+
+  Scenario Outline: A time from which no due time can be told is refused: <after>
+    Given a task that is due by "*/10 * * * *" in UTC
+    Then the first due time after <after> is refused with InvalidArgumentError
+
+    Examples:
+      | after |
+      | -1    |
+      | nan   |
+      | inf   |
+      | None  |
+      | "now" |
+
   Scenario Outline: The last missed due time is found in <time zone> also when its clocks are changed
     Given a task that is due by "<cron>" in <time zone>
     When a scheduler runs at <first>, and the next one at <second>, by UTC

@@ -20,7 +20,8 @@
     │   ├── LeaseLostError                  a lock or a claim is no longer yours
     │   │   └── StaleTokenError             a write under such a lock
     │   ├── LockTimeoutError                (TimeoutError) held by another owner
-    │   └── StateUnavailableError           (ConnectionError) broken elsewhere: the server is gone
+    │   ├── StateUnavailableError           (ConnectionError) broken elsewhere: the server is gone
+    │   └── UndecodableError                (ValueError) stored by another program, and not as JSON
     ├── AgentError                          an agent refused
     │   ├── AgentBusyError                  (RuntimeError) one run at a time
     │   ├── AgentInterruptedError           its graph asks, and waits for an answer
@@ -89,6 +90,7 @@ __all__ = [
     "StateError",
     "StateUnavailableError",
     "ThreadBusyError",
+    "UndecodableError",
     "UsageError",
     "WorkerLostError",
     "WrongProcessError",
@@ -179,6 +181,10 @@ class StateUnavailableError(StateError, ConnectionError):
     def __init__(self, message: str, *, in_doubt: bool = True) -> None:
         super().__init__(message)
         self.in_doubt = in_doubt
+
+
+class UndecodableError(StateError, ValueError):
+    """A stored text cannot be decoded, so another program has written it."""
 
 
 class MissingExtraError(RxLangGraphError, ImportError):

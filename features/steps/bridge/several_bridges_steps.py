@@ -9,12 +9,13 @@ from typing import Any
 
 from behave import given, then, when
 from behave.runner import Context
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from rxlanggraph import RxPyLangGraphBridge
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from support.bridge.bridges import LentLoop, arguments
 from support.bridge.graphs import Work, one_node, outlasting
 from support.concurrency.loops import factory_of
-from support.concurrency.raising import error_of
+from support.concurrency.raising import check_error, error_of
 from support.concurrency.waiting import LIMIT, Gate
 
 
@@ -350,3 +351,45 @@ def step_a_blocking_call_that_belongs_to_no_run_goes_to_the(context: Context) ->
 def step_report_empty_call_on(context: Context) -> None:
     assert str(context.report) == "0 cancelled, 0 completed, 0 failed, 0 stuck"
     assert not context.gate.is_open
+
+
+@when(
+    "ten messages go to a graph whose AsyncSqliteSaver was opened on another loop, which {uses} it"
+)
+def step_ten_messages_go_to_a_graph_whose_asyncsqlitesaver_was(context: Context, uses: str) -> None:
+    async def other_loop() -> Any:
+        async with AsyncSqliteSaver.from_conn_string(":memory:") as saver:
+            graph = one_node(_add, checkpointer=saver)
+            if uses == "uses":
+                own = [graph.ainvoke({"value": 0}, on_thread(number)) for number in range(10)]
+                await asyncio.gather(*own)  # so their lock is that of this loop
+                await asyncio.to_thread(_fail_ten, context, graph)
+        return graph
+
+    graph = asyncio.run(other_loop())
+    if uses == "has closed":
+        _fail_ten(context, graph)
+
+
+async def _add(state: Any) -> dict[str, int]:
+    return {"value": state["value"] + 1}
+
+
+def on_thread(number: int) -> Any:
+    return {"configurable": {"thread_id": f"own {number}"}}
+
+
+def _fail_ten(context: Context, graph: Any) -> None:
+    messages = [StreamMessage({"value": 0}, thread_id=str(number)) for number in range(10)]
+    futures = [context.bridge.create_future_task(graph, message) for message in messages]
+    context.errors = [future.exception(LIMIT) for future in futures]
+
+
+@then("each of them has failed with InvalidArgumentError, which names the saver and the remedy")
+def step_each_of_them_has_failed_with_invalidargumenterror_which_names(context: Context) -> None:
+    for error in context.errors:
+        check_error(error, "InvalidArgumentError", "the AsyncSqliteSaver of")
+        check_error(
+            error, "InvalidArgumentError", "RxPyLangGraphBridge(asyncio.get_running_loop())"
+        )
+        assert isinstance(error.__cause__, RuntimeError), error.__cause__

@@ -17,6 +17,7 @@ from unittest import mock
 from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.journal import progress, reader, retry, workers, writer
 from rxlanggraph.cli.journal.line_runs import HeldLine, LineRuns
 from rxlanggraph.cli.journal.location import parse_location
@@ -247,6 +248,18 @@ def step_i_run_line_and_the_other_goes_when_all_is_answered(context: Context, li
 
     patch(context, ProgressMonitor, "refresh", refresh_and_let_go)
     context.ended = command.run_here(line, context.folder, context.stdin)
+
+
+@when("an output is opened, then shared with a child, and closed by this process alone")
+def step_an_output_is_opened_then_shared_with_a_child_and(context: Context) -> None:
+    sink = Sink.open(str(context.folder / "shared"), None)
+    context.add_cleanup(os.close, os.dup(sink._stream.fileno()))  # as a fork shares it
+    sink.close()
+
+
+@then("another output can be opened there")
+def step_another_output_can_be_opened_there(context: Context) -> None:
+    Sink.open(str(context.folder / "shared"), None).close()
 
 
 @given("the failures are requeued while the last record is written")

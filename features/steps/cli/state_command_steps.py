@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import re
 import shlex
 import shutil
+import sqlite3
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
+import redis
 from behave import given, then, when
 from behave.runner import Context
 
@@ -137,6 +141,43 @@ def step_a_store_in_backend_that_has_nothing_but_a_journal(context: Context, bac
             await state.set(RUN, {})
 
     run(begin())
+
+
+@given("another program has set the time at which all were added to {seconds:g}")
+def step_another_program_has_set_the_time_at_which_all(context: Context, seconds: float) -> None:
+    with writing(context.url) as database:
+        database.execute("UPDATE rxlanggraph_tasks SET added = ?", (seconds,))
+
+
+@given("another program has written {text} as every item and value")
+def step_another_program_has_written_text_as_every_item_and(context: Context, text: str) -> None:
+    stored = {"a BLOB": b"[]", "[[[[...": "[" * 100_000}.get(text, text)
+    what = "CAST(x'22ff22' AS text)" if text == "not UTF-8" else ":text"
+    with writing(context.url) as database:
+        for table in ("entries", "tasks"):
+            database.execute(f"UPDATE rxlanggraph_{table} SET item = {what}", {"text": stored})
+
+
+@given("another program has written the bytes {octets} as every item and value there")
+def step_another_program_has_written_the_bytes_octets_as_every(
+    context: Context, octets: str
+) -> None:
+    stored = bytes.fromhex(octets)
+    with redis.Redis.from_url(context.url) as server:
+        for key in server.scan_iter():
+            if server.type(key) == b"hash":
+                is_value = server.hexists(key, "text")
+                names = [b"text"] if is_value else server.hkeys(key) if b"text" in key else []
+                for name in names:
+                    server.hset(key, name, stored)
+
+
+@contextlib.contextmanager
+def writing(url: str) -> Iterator[sqlite3.Connection]:
+    """The file of a store, open to another program for the length of a block."""
+    with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+        yield database
+        database.commit()
 
 
 @given("an empty folder")

@@ -24,7 +24,7 @@ from tenacity import AsyncRetrying, stop_after_attempt, wait_random_exponential
 
 from rxlanggraph import RunTimeoutError, RxPyLangGraphBridge, StreamMessage, errors
 from rxlanggraph.limits import Limits, ModelCall, ModelLimit, is_transient
-from rxlanggraph.limits.gate import Refusal
+from rxlanggraph.limits.gate import ProviderRefusal
 from rxlanggraph.limits.limiter import ticket_for
 from rxlanggraph.limits.signals import status_of
 from rxlanggraph.limits.windows import Window
@@ -861,7 +861,7 @@ def call_and_refuse(context: Context, count: int, name: str) -> None:
         gate = context.limits.gate_of(call)
         ticket = ticket_for(call, gate.limit, None, context.clock, None, inner=False)
         gate.enter_nowait(ticket)
-        gate.failed(ticket, 0, Refusal(1.0, insists=True))
+        gate.failed(ticket, 0, ProviderRefusal(1.0, insists=True))
 
 
 @when("calls of {count:d} keys are made, and refused for a second")

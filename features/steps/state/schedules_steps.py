@@ -613,3 +613,18 @@ def step_a_block_in_which_a_scheduler_runs_is_entered(context: Context, where: s
         context.stack.close()
         context.loop_thread.close()
     context.error = error_of(block.__enter__)
+
+
+@then("it is due once more after {moment} UTC, and never after these times")
+def step_it_is_due_once_more_after_moment_utc_and_never(context: Context, moment: str) -> None:
+    after = datetime.strptime(f"{moment} +0000", "%Y-%m-%d %H:%M %z").timestamp()
+    assert context.schedule.next_due(after) == after + 600
+    for row in context.table:
+        assert context.schedule.next_due(float(row["seconds since 1970"])) is None
+
+
+@then("the first due time after {after} is refused with InvalidArgumentError")
+def step_the_first_due_time_after_after_is_refused_with(context: Context, after: str) -> None:
+    given = float(after) if after in ("nan", "inf") else json.loads(after.replace("None", "null"))
+    error = error_of(lambda: context.schedule.next_due(given))
+    check_error(error, "InvalidArgumentError", "after must be a number of seconds from 0")

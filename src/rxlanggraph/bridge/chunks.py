@@ -26,7 +26,7 @@ from rxlanggraph.bridge.graphs.adapters import (
     attempt_at,
     attempts_at,
 )
-from rxlanggraph.bridge.graphs.configs import Config, layers_of
+from rxlanggraph.bridge.graphs.configs import Config, check_version, layers_of
 from rxlanggraph.bridge.graphs.interrupts import INTERRUPT
 from rxlanggraph.bridge.reports import report_chunk
 from rxlanggraph.bridge.run import ChunkSink, current_run
@@ -280,13 +280,7 @@ class GraphStream:
 
     def __init__(self, graph: Any, modes: tuple[StreamMode, ...], subgraphs: bool) -> None:
         *_, innermost = layers = list(layers_of(graph))
-        if any(
-            (getattr(layer, "kwargs", None) or {}).get("version", "v1") != "v1" for layer in layers
-        ):
-            raise InvalidArgumentError(
-                f"{graph!r} is bound to another version of LangGraph's stream than 'v1'; leave it "
-                "out: each chunk has its mode and namespace anyway"
-            )
+        check_version(graph)
         self._astream = graph.astream
         self._modes = frozenset(modes)
         self._subgraphs = subgraphs

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from rxlanggraph.bridge.draining import drained, new_control, not_begun
-from rxlanggraph.bridge.graphs.attempts import retried
+from rxlanggraph.bridge.graphs.attempts import of_other_loop, retried
 from rxlanggraph.bridge.graphs.configs import Config, configurable_of
 from rxlanggraph.bridge.graphs.interrupts import (
     INTERRUPT,
@@ -172,7 +172,7 @@ class Execution:
         if run.control is not None and run.control.has_stopped(caught):
             return await self._drained_by(run)
         status: Status = "timed_out" if caught is run.timeout_error else "error"
-        return status, without_machinery(caught)
+        return status, of_other_loop(run.options.graph, without_machinery(caught))
 
     async def _drained_by(self, run: Run) -> tuple[Status, BaseException | None]:
         """Determine where a run whose graph has stopped can go on."""

@@ -388,3 +388,5 @@ def _check_graph(graph: Any, target: Target) -> None:
         adapt_graph(graph)
     except InvalidTypeError as error:
         raise TargetError(f"{target.origin} is not a graph: {error}") from error
+    except InvalidArgumentError as error:
+        raise TargetError(f"{target.origin} cannot run: {error}") from error

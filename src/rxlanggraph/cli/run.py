@@ -108,7 +108,8 @@ def _bounded(_: click.Context, __: click.Parameter, runs: int) -> int:
     shell_complete=complete_file,
     default="-",
     show_default=True,
-    help="Results, one JSON line each; - is standard output. An existing file is overwritten.",
+    help="Results, one JSON line each; - is standard output. An existing file is overwritten, "
+    "unless it has the records of a run with a --journal, or another run writes it.",
 )
 @click.option(
     "--errors",
@@ -451,13 +452,17 @@ def _model_options(limits: Sequence[str], prices: str | None, *, counts: bool) -
 
 def _run_once(made: MadeGraph, paths: IOPaths, options: JobOptions, *, quiet: bool) -> JobResult:
     assert paths.output is not None, "only a run with a journal may have no output"
-    # The outputs are opened last: an error before must not empty an existing file.
+    # The outputs are emptied last: an error before must not empty an existing file.
     with contextlib.ExitStack() as opened:
         source = open_source(paths.input, paths.form, thread_key=options.thread_key)
         opened.callback(source.stream.close)
         output = Sink.open(paths.output, paths.stdout)
         opened.callback(output.close)
         errors = None if paths.errors is None else Sink.open(paths.errors, paths.stdout)
+        if errors is not None:
+            opened.callback(errors.close)
+            errors.empty()
+        output.empty()
         opened.pop_all()  # closed by the threads of the job from now on
     reporter = reporter_for(source.size, quiet=quiet, output_on_terminal=paths.on_terminal)
     job = Job(made, source, output=output, errors=errors, reporter=reporter, options=options)

@@ -35,7 +35,7 @@ from langchain_core.tracers.context import register_configure_hook
 
 from rxlanggraph.concurrency.clock import Clock
 from rxlanggraph.concurrency.forking import fork_safe_rlock
-from rxlanggraph.limits.gate import ModelLimit, Refusal, Ticket
+from rxlanggraph.limits.gate import ModelLimit, ProviderRefusal, Ticket
 from rxlanggraph.limits.limiter import ModelCall, ticket_for
 from rxlanggraph.limits.signals import (
     OVERLOADED,
@@ -84,7 +84,9 @@ class CallGate(Protocol):
 
     def answered(self, ticket: Ticket, tokens: int | None, pause: float | None) -> None: ...
 
-    def failed(self, ticket: Ticket, tokens: int | None, refusal: Refusal | None) -> None: ...
+    def failed(
+        self, ticket: Ticket, tokens: int | None, refusal: ProviderRefusal | None
+    ) -> None: ...
 
 
 class CallLimits(Protocol):
@@ -351,7 +353,7 @@ class RunCalls:
         refusal = None
         if status in OVERLOADED:
             pause = requested_pause(headers_of(error), limits.time())
-            refusal = Refusal(pause, insists=status != 503)
+            refusal = ProviderRefusal(pause, insists=status != 503)
         # A call that was refused outright has cost no tokens.
         free = refusal is not None or (status is not None and 400 <= status <= 499)
         gate.failed(ticket, 0 if free else None, refusal)

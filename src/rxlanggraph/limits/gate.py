@@ -33,7 +33,7 @@ from rxlanggraph.limits.waits import InThread, OnLoop, Wait
 from rxlanggraph.limits.windows import Slot, Window
 from rxlanggraph.validation import check_duration, check_whole
 
-__all__ = ["LimitStatistics", "ModelGate", "ModelLimit", "Refusal", "Ticket"]
+__all__ = ["LimitStatistics", "ModelGate", "ModelLimit", "ProviderRefusal", "Ticket"]
 
 # By what a refusal multiplies the number of places.
 _FACTOR = 0.5
@@ -100,7 +100,7 @@ class LimitStatistics(NamedTuple):
     tokens: int
 
 
-class Refusal(NamedTuple):
+class ProviderRefusal(NamedTuple):
     """What a provider says when it refuses a call.
 
     Attributes:
@@ -328,7 +328,7 @@ class ModelGate:
                     self._places += 1
             self._remove(ticket)
 
-    def failed(self, ticket: Ticket, tokens: int | None, refusal: Refusal | None) -> None:
+    def failed(self, ticket: Ticket, tokens: int | None, refusal: ProviderRefusal | None) -> None:
         """Note that ``ticket`` has ended without an answer. Any thread; never blocks.
 
         Args:
@@ -370,7 +370,7 @@ class ModelGate:
         else:
             self._shared.change(slot, requests, tokens)
 
-    def _slow_down(self, ticket: Ticket, refusal: Refusal) -> None:
+    def _slow_down(self, ticket: Ticket, refusal: ProviderRefusal) -> None:
         seconds = refusal.pause
         if seconds is None and refusal.insists:
             longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._refused_in_a_row, 10))

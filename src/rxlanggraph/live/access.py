@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 from rxlanggraph.validation import LOOPBACK, check_hosts, check_secret
 
-__all__ = ["HEADERS", "Access", "Refusal"]
+__all__ = ["HEADERS", "Access", "AccessDenied"]
 
 HEADERS = {
     # Nothing from elsewhere, nothing inline; and in no frame, where clicks can be stolen.
@@ -44,7 +44,7 @@ HEADERS = {
 _SHORTEST = 16
 
 
-class Refusal(NamedTuple):
+class AccessDenied(NamedTuple):
     """Why a request is refused."""
 
     status: int
@@ -82,7 +82,7 @@ class Access:
         # Cookies are of a host, whatever the port: each page has a name of its own for its cookie.
         self._cookie_name, self._cookie = f"rxlanggraph-live-{digest[:8]}", digest[8:]
 
-    def refuse(self, method: str, headers: Mapping[str, str]) -> Refusal | None:
+    def refuse(self, method: str, headers: Mapping[str, str]) -> AccessDenied | None:
         """Return why a request is refused; None if it is not.
 
         Args:
@@ -91,19 +91,19 @@ class Access:
         """
         host = headers.get("host", "").lower()
         if not self._is_allowed(host):
-            return Refusal(421, f"this page is not known as {host[:100]!r}: see allowed_hosts")
+            return AccessDenied(421, f"this page is not known as {host[:100]!r}: see allowed_hosts")
         origin = headers.get("origin")
         if origin is not None and origin.lower().partition("://")[2] != host:
-            return Refusal(403, "this request comes from another page")
+            return AccessDenied(403, "this request comes from another page")
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(bearer.strip()):
             return None
         if not self._has_cookie(headers.get("cookie", "")):
-            return Refusal(
+            return AccessDenied(
                 401, "this page needs its token: open the address that has it, ending in ?token=..."
             )
         if method not in ("GET", "HEAD") and origin is None:
-            return Refusal(403, "this request does not say which page it comes from")
+            return AccessDenied(403, "this request does not say which page it comes from")
         return None
 
     def is_token(self, value: str) -> bool:

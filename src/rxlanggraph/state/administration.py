@@ -198,7 +198,7 @@ def _queued_task(queue: str, task: StoredTask) -> QueuedTask:
         added=task.added,
         claimed=task.claimed,
         ended=task.ended,
-        item=decode(task.text),
-        result=decode(task.result),
-        error=EXPIRED if has_expired else decode(task.error),
+        item=decode(task.text, "the item of task", task.id),
+        result=decode(task.result, "the result of task", task.id),
+        error=EXPIRED if has_expired else decode(task.error, "the error of task", task.id),
     )

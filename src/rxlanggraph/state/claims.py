@@ -90,7 +90,7 @@ class Claim:
         """
         # Two threads that are the first to read it may get two objects, which are equal.
         if (text := self._text) is not None:
-            self._item = decode(text)
+            self._item = decode(text, "the item of task", self.id)
             self._text = None
         return self._item
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from rxlanggraph.errors import InvalidTypeError, error_text
+from rxlanggraph.errors import InvalidTypeError, UndecodableError, error_text
 from rxlanggraph.validation import shortened
 
 __all__ = ["CANCELLED", "EXPIRED", "JSON_TYPES", "decode", "encode", "error_value"]
@@ -56,17 +56,39 @@ def encode(value: Any) -> str:
 def _decode_with_margin(text: str) -> Any:
     """Decode a text that can also be decoded where less of the stack is left."""
     if text.count("[") + text.count("{") < _MARGIN:
-        return decode(text)
-    back = decode(f"{'[' * _MARGIN}{text}{']' * _MARGIN}")
+        return _decode(text)
+    back = _decode(f"{'[' * _MARGIN}{text}{']' * _MARGIN}")
     for _ in range(_MARGIN):
         (back,) = back
     return back
 
 
-def decode(text: str | None) -> Any:
-    """Return the value of a JSON text; None for None. Any thread; never blocks."""
+def decode(text: str | None, what: str, name: str) -> Any:
+    """Return the value of a JSON text; None for None. Any thread; never blocks.
+
+    Args:
+        text: The text, as it is stored.
+        what: What it is, for the error: "the value of".
+        name: The key of a value, or the id of a task.
+
+    Raises:
+        UndecodableError: It is not JSON, or nested too deep: another program has written it.
+    """
     if text is None:
         return None
+    try:
+        if not str.isascii(text):  # a TypeError: SQLite has bytes in a column of text
+            text.encode()  # Redis has bytes that are not UTF-8, which come as lone surrogates
+        return _decode(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        why = "it is not text" if isinstance(error, TypeError) else error_text(error)
+        raise UndecodableError(
+            f"{what} {name!r} is not JSON that can be decoded, so another program has written it: "
+            f"{why}; have that program write JSON, or delete it"
+        ) from error
+
+
+def _decode(text: str) -> Any:
     # json.loads also checks for surrounding blanks, which takes longer than decoding most values.
     try:
         value, end = _DECODER.raw_decode(text)

@@ -56,7 +56,7 @@ class KeyOperations:
         """Return the value of ``key`` and its version; None and 0 if there is none."""
         check_identifier("key", key)
         entry = await self._read(key)
-        return Versioned(decode(entry.text), entry.version)
+        return Versioned(decode(entry.text, "the value of", key), entry.version)
 
     async def set(
         self, key: str, value: Any, *, ttl: float | None = None, token: Any = None
@@ -189,7 +189,7 @@ class KeyOperations:
         self._client.check_open()
         handover, slot.handover = slot.handover, None
         entry = handover or await self._read(key)
-        updated = fn(decode(entry.text))
+        updated = fn(decode(entry.text, "the value of", key))
         if type(updated) not in JSON_TYPES and inspect.isawaitable(updated):
             updated = await updated
         text = encode(updated)

@@ -363,7 +363,9 @@ class QueueOperations:
             texts = await self._client.call(
                 self._client.backend.tasks_results, queue, by, batch, repeatable=True
             )
-            results |= {name: decode(text) for name, text in texts.items()}
+            results |= {
+                name: decode(text, "the result of task", name) for name, text in texts.items()
+            }
         return results
 
     def iter_results(self, queue: str) -> Paged[tuple[str, Any]]:
@@ -377,7 +379,7 @@ class QueueOperations:
         """
         check_identifier("queue", queue)
         read = partial(self._client.backend.tasks_results_page, queue)
-        return Paged(self._client, read, lambda row: (row[0], decode(row[1])))
+        return Paged(self._client, read, _result)
 
     async def stats(self, queue: str) -> QueueStats:
         """Count the tasks of ``queue``, as of one moment. Cancelling it changes nothing."""
@@ -448,14 +450,19 @@ def _new_task(item: Any, max_attempts: int) -> NewTask:
     )
 
 
+def _result(row: tuple[str, str]) -> tuple[str, Any]:
+    task_id, text = row
+    return task_id, decode(text, "the result of task", task_id)
+
+
 def _dead_letter(queue: str, task: DeadTask) -> DeadLetter:
     return DeadLetter(
         id=task.id,
         queue=queue,
-        item=decode(task.text),
+        item=decode(task.text, "the item of task", task.id),
         key=task.key,
         thread_id=task.thread_id,
         attempts=task.attempts,
         worker=task.worker,
-        error=EXPIRED if task.error is None else decode(task.error),
+        error=(EXPIRED if task.error is None else decode(task.error, "the error of task", task.id)),
     )

@@ -52,6 +52,7 @@ from rxlanggraph.validation import (
     check_duration,
     check_identifier,
     check_integer,
+    check_seconds,
     shortened,
 )
 
@@ -73,6 +74,8 @@ _LONGEST_SLEEP: Final = 60.0
 _SHORTEST_SLEEP: Final = 0.001
 # Seconds before the lease is requested again after an error.
 _PAUSE: Final = 1.0
+# The last second of Python's calendar, in UTC.
+_LAST: Final = 253_402_300_799
 _MISSED: Final = ("last", "all", "none")
 
 
@@ -137,21 +140,26 @@ class Schedule:
     def next_due(self, after: float) -> int | None:
         """Return the first due time after this one; None if there is none. Any thread.
 
-        Never blocks.
+        Never blocks. No due time is after the year 9999, with which Python's calendar ends.
 
         Args:
             after: Seconds since 1970.
+
+        Raises:
+            InvalidArgumentError: ``after`` is not a number from 0.
         """
+        check_seconds("after", after)
         return next(self._due_times(after), None)
 
     def _due_times(self, after: float) -> Iterator[int]:
         """Yield all due times after this one, in seconds since 1970, as they are asked for."""
-        last = int(after)
-        for moment in _cronsim(self, last, reverse=False):
-            due = int(moment.timestamp())
-            if due > last:
-                yield due
-                last = due
+        last = int(min(after, _LAST))
+        with contextlib.suppress(OverflowError):  # at the end of the calendar
+            for moment in _cronsim(self, last, reverse=False):
+                due = int(moment.timestamp())
+                if due > last:
+                    yield due
+                    last = due
 
     def _last_due(self, until: int) -> int | None:
         """Return the last due time that is not after ``until``."""
@@ -395,7 +403,7 @@ class Scheduler:
                     "the schedule %r adds nothing until %s, as a leader has got that far, whose "
                     "clock was ahead of that of this process: set the clock, or delete the key %r "
                     "and start the schedulers again",
-                    *(schedule.name, _text_of(done), _PREFIX + schedule.name),
+                    *(schedule.name, _text_of(min(done, _LAST)), _PREFIX + schedule.name),
                 )
             is_same = (stored["cron"], stored["timezone"]) == (schedule.cron, schedule.timezone)
         if done < began and (not is_same or schedule.missed == "none"):

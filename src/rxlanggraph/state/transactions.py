@@ -47,13 +47,13 @@ class Transaction:
         """
         self._check(key)
         if key in self._changes:
-            return Versioned(decode(self._changes[key].text), 0)
+            return Versioned(decode(self._changes[key].text, "the value of", key), 0)
         if key not in self._read:
             entries = await self._client.call(self._client.backend.read, [key], repeatable=True)
             # The first value read counts, as a concurrent task may have returned it already.
             self._read.setdefault(key, entries[0])
         entry = self._read[key]
-        return Versioned(decode(entry.text), entry.version)
+        return Versioned(decode(entry.text, "the value of", key), entry.version)
 
     def set(self, key: str, value: Any, *, ttl: float | None = None, token: Any = None) -> None:
         """Write ``value`` at the commit. On the loop; sends nothing yet.

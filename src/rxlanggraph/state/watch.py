@@ -107,13 +107,15 @@ class _Watcher:
                 notified.clear()
                 try:
                     (entry,) = await client.call(client.backend.read, [self._key], repeatable=True)
+                    is_new = entry.version > seen
+                    value = decode(entry.text, "the value of", self._key) if is_new else None
                 except Exception as error:
                     if self._is_active():
                         self._observer.on_error(error)
                     return
-                if entry.version > seen and self._is_active():
+                if is_new and self._is_active():
                     seen = entry.version
-                    self._observer.on_next(Versioned(decode(entry.text), entry.version))
+                    self._observer.on_next(Versioned(value, entry.version))
                 if self._is_active():
                     await wait_for_notification(notified, self._interval)
 

@@ -18,6 +18,7 @@ from rxlanggraph.bridge.graphs.attempts import ThreadAttempts, saver_of
 from rxlanggraph.bridge.graphs.call_arguments import check_arguments
 from rxlanggraph.bridge.graphs.configs import (
     Config,
+    check_version,
     config_for,
     configs_of_attempts,
     layers_of,
@@ -101,10 +102,12 @@ def adapt_graph(
 
     Raises:
         InvalidTypeError: It cannot be called at all, or is a graph that was not compiled.
+        InvalidArgumentError: It is bound to another version of LangGraph's results than "v1".
     """
     if getattr(graph, "_takes_answers", False):
         return _Agent(graph, None)
     if hasattr(graph, "ainvoke"):
+        check_version(graph)
         saver = saver_of(graph)
         if saver is None:
             return _Runnable(graph, None)

@@ -12,6 +12,7 @@ the checkpoint that asked.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -33,11 +34,13 @@ from rxlanggraph.bridge.graphs.interrupts import (
     resume_of,
 )
 from rxlanggraph.bridge.graphs.tracebacks import without_machinery
-from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.errors import InvalidArgumentError, error_text
 from rxlanggraph.messages import StreamMessage
 
-__all__ = ["ThreadAttempts", "retried", "retry_policy", "saver_of"]
+__all__ = ["ThreadAttempts", "of_other_loop", "retried", "retry_policy", "saver_of"]
 
+# Of asyncio, whose lock another loop has used; of a thread of aiosqlite that has ended.
+_OF_OTHER_LOOP = ("is bound to a different event loop", "threads can only be started once")
 # Channels of pending writes that belong to no channel of the graph.
 _ERROR, _RESUME = "__error__", "__resume__"
 
@@ -110,6 +113,31 @@ def saver_of(graph: Any) -> Any:
     *_, innermost = None, *layers_of(graph)  # None has no layers
     saver = getattr(innermost, "checkpointer", None)
     return saver if hasattr(saver, "aget_tuple") else None
+
+
+def of_other_loop(graph: Any, error: BaseException) -> BaseException:
+    """Return an error that names the saver of another loop, if ``error`` comes of that; or it.
+
+    On the loop. Before it fails, a saver cannot be refused: as long as one loop alone uses it, most
+    serve that one, whichever they were opened on.
+    """
+    saver = saver_of(graph)
+    loop = getattr(saver, "loop", None)
+    if (
+        type(error) is not RuntimeError
+        or not isinstance(loop, asyncio.AbstractEventLoop)
+        or loop is asyncio.get_running_loop()
+        or not error_text(error).endswith(_OF_OTHER_LOOP)
+    ):
+        return error
+    refusal = InvalidArgumentError(
+        f"the {type(saver).__name__} of {graph!r} was opened on another event loop than that of "
+        f"the bridge, and is used there too, or was closed: {error}; open it on the loop that the "
+        "bridge adopts, RxPyLangGraphBridge(asyncio.get_running_loop()), and keep it open; for the "
+        "command, in an async graph factory"
+    )
+    refusal.__cause__ = error
+    return refusal
 
 
 class _Saved(NamedTuple):

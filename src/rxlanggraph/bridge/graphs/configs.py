@@ -19,6 +19,7 @@ from rxlanggraph.messages import StreamMessage
 __all__ = [
     "Config",
     "NamedThread",
+    "check_version",
     "config_for",
     "configs_of_attempts",
     "configurable_of",
@@ -154,6 +155,24 @@ def layers_of(graph: Any) -> Iterator[Any]:
             graph = steps[0]
         else:
             graph = None if _own_config(graph) is None else getattr(graph, "bound", None)
+
+
+def check_version(graph: Any) -> None:
+    """Check that ``graph`` is not bound to another version of LangGraph's results than "v1".
+
+    Any thread; never blocks. What breaks otherwise: the questions of version "v2" are not found.
+
+    Raises:
+        InvalidArgumentError: It is.
+    """
+    for layer in layers_of(graph):
+        bound = getattr(layer, "kwargs", None)
+        if isinstance(bound, Mapping) and bound.get("version", "v1") != "v1":
+            raise InvalidArgumentError(
+                f"{graph!r} is bound to another version of LangGraph's results than 'v1'; leave it "
+                "out: each result has its questions as interrupts, and each chunk its mode and "
+                "namespace anyway"
+            )
 
 
 def configurable_of(graph: Any, config: Config) -> dict[str, Any]:

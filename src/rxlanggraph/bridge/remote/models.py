@@ -25,7 +25,7 @@ from rxlanggraph.concurrency.user_code import is_interrupt, raise_on_loop
 from rxlanggraph.errors import InvalidTypeError, error_text
 from rxlanggraph.executors.companions import Link
 from rxlanggraph.executors.payloads import Dumps, dump_error, load_error, loads
-from rxlanggraph.limits.gate import ModelGate, ModelLimit, Refusal, Ticket
+from rxlanggraph.limits.gate import ModelGate, ModelLimit, ProviderRefusal, Ticket
 from rxlanggraph.limits.limiter import ModelCall, ticket_for
 from rxlanggraph.limits.rules import ModelRules
 from rxlanggraph.limits.waits import InThread, OnLoop
@@ -332,7 +332,7 @@ class _AskedGate:
         ticket.open = False
         self._tell("answered", tokens, pause)
 
-    def failed(self, ticket: Ticket, tokens: int | None, refusal: Refusal | None) -> None:
+    def failed(self, ticket: Ticket, tokens: int | None, refusal: ProviderRefusal | None) -> None:
         ticket.open = False
         self._tell("failed", tokens, refusal)
 

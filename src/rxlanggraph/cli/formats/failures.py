@@ -10,10 +10,10 @@ from typing import Any
 
 from rxlanggraph.errors import encodable, error_text, node_of
 
-__all__ = ["failure_of"]
+__all__ = ["exception_record"]
 
 
-def failure_of(error: BaseException, *, tracebacks: bool = False) -> dict[str, Any]:
+def exception_record(error: BaseException, *, tracebacks: bool = False) -> dict[str, Any]:
     """Return an exception as plain data: type, message, node, and its traceback if wanted."""
     failure = {
         "type": type(error).__name__,

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from rxlanggraph.cli.formats.failures import failure_of
+from rxlanggraph.cli.formats.failures import exception_record
 from rxlanggraph.cli.formats.readers import InputLine
 from rxlanggraph.errors import RunDrainedError, error_text
 from rxlanggraph.messages import StreamMessage
@@ -43,7 +43,7 @@ def result_record(
     Args:
         number: The number of the line.
         result: The result of the run.
-        failed_attempts: The errors of the attempts before the last one, from `failure_of`.
+        failed_attempts: The errors of the attempts before the last one, from `exception_record`.
         tracebacks: Whether the error has its traceback.
         usage: What the run has used of models, by their names.
     """
@@ -54,7 +54,7 @@ def result_record(
         "status": result.status,
         "content": result.content,
         "error": (
-            None if result.error is None else failure_of(result.error, tracebacks=tracebacks)
+            None if result.error is None else exception_record(result.error, tracebacks=tracebacks)
         ),
         "duration": None if result.duration is None else round(result.duration, 6),
     }

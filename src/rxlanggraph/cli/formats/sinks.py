@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TextIO
@@ -11,7 +13,11 @@ from typing import Any, BinaryIO, Self, TextIO
 from rxlanggraph.cli.errors import OutputError
 from rxlanggraph.cli.stdio import why_not_written
 
-__all__ = ["Sink", "same_file"]
+__all__ = ["Sink", "same_file", "try_lock"]
+
+# The beginning of a record of a run with a journal: the id of the run, and the line's number.
+_OF_JOURNAL = re.compile(rb'\{"line":(\d+),"id":"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-\1"')
+_HEAD = 200
 
 
 class Sink:
@@ -33,14 +39,15 @@ class Sink:
 
     @classmethod
     def open(cls, path: str, stdout: TextIO | None) -> Self:
-        """Open an output, and empty it if it is an existing file. Blocks only as opening does.
+        """Open an output without changing it: `empty` does. Blocks only as opening does.
 
         Args:
             path: A file's path, or ``-`` for ``stdout``.
             stdout: Standard output.
 
         Raises:
-            OutputError: It cannot be opened.
+            OutputError: It cannot be opened, another run writes it, or it has records of a run with
+                a journal.
         """
         if path == "-":
             if stdout is None:
@@ -51,12 +58,31 @@ class Sink:
             stream: Any = getattr(buffer, "raw", buffer)
             return cls("standard output", stream, owned=False)
         try:
-            return cls(path, Path(path).open("wb", buffering=0), owned=True)
+            file = open(path, "wb", buffering=0, opener=_without_emptying)  # noqa: SIM115
         except OSError as error:
             raise OutputError(
                 f"cannot write {path}: {error.strerror or error}; name a file in a directory that "
                 "exists and that you may write to"
             ) from error
+        try:
+            _check_unused(path, file)
+        except BaseException:
+            file.close()
+            raise
+        return cls(path, file, owned=True)
+
+    def empty(self) -> None:
+        """Remove what a file had in it, once nothing can be wrong any more with the command.
+
+        Raises:
+            OutputError: It cannot be emptied.
+        """
+        if not self._owned or not _is_regular(self._stream):
+            return
+        try:
+            self._stream.truncate(0)
+        except OSError as error:
+            raise OutputError(why_not_written(self.name, error)) from error
 
     def write(self, line: bytes) -> None:
         """Write one line.
@@ -82,6 +108,8 @@ class Sink:
         if not self._owned:
             return
         try:
+            # Not by closing alone: a child that was forked has the file open too.
+            _unlock(self._stream)
             self._stream.close()
         except OSError as error:
             raise OutputError(why_not_written(self.name, error)) from error
@@ -93,6 +121,50 @@ class Sink:
                 self._stream.truncate(self._stream.tell() - written)
         except (OSError, ValueError):
             pass  # a pipe, or a broken disk: the error that led here is the better one
+
+
+def _without_emptying(path: str, flags: int) -> int:
+    return os.open(path, flags & ~os.O_TRUNC, 0o666)
+
+
+def _is_regular(stream: BinaryIO) -> bool:
+    return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+
+
+def _check_unused(path: str, file: BinaryIO) -> None:
+    """Check that overwriting ``file`` takes nothing from another run."""
+    if not _is_regular(file):
+        return
+    with contextlib.suppress(OSError):  # a file system without locks
+        if not try_lock(file):
+            raise OutputError(
+                f"another run writes {path}; name another file, or wait until that has ended"
+            )
+    with contextlib.suppress(OSError), Path(path).open("rb") as found:  # one may not read it
+        if _OF_JOURNAL.match(found.read(_HEAD)):
+            raise OutputError(
+                f"{path} has the records of a run with a journal: continue that with --journal and "
+                "--resume, or name another file; to overwrite it, delete it first"
+            )
+
+
+def try_lock(file: BinaryIO) -> bool:
+    """Lock a file for this process; return False if another one holds the lock. Never blocks.
+
+    Raises:
+        OSError: The file system does not support locks.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _unlock(file: BinaryIO) -> None:
+    """Release the lock of a file, also for forked children; has no effect if there is none."""
+    with contextlib.suppress(OSError, ValueError):  # not a file, or closed
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def same_file(first: str, second: str) -> bool:

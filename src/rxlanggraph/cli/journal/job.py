@@ -41,7 +41,7 @@ from rxlanggraph.cli.pipeline.progress import Reporter
 from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.cli.pipeline.summary import JobResult
 from rxlanggraph.cli.pipeline.supervisor import Supervisor
-from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
+from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError, UndecodableError
 from rxlanggraph.live.schema import JournalProgress
 
 __all__ = ["JournalJob", "JournalOptions"]
@@ -287,6 +287,8 @@ class JournalJob:
                 f"the journal refuses a request: {error}; when that is solved, continue with "
                 "--resume",
             )
+        elif isinstance(error, UndecodableError):
+            self._supervisor.stop(ExitStatus.JOURNAL_FAILED, f"the journal cannot be read: {error}")
         elif isinstance(error, CommandError):
             self._supervisor.stop(error.status, str(error))
         elif error is not None:

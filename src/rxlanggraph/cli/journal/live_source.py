@@ -18,7 +18,7 @@ from rxlanggraph.cli.journal.model import QUEUE, RUN, RunIdentity, run_from
 from rxlanggraph.cli.journal.progress import RunProgress, progress_as_json, read_progress
 from rxlanggraph.cli.journal.retry import journal_errors
 from rxlanggraph.cli.journal.run import open_journal
-from rxlanggraph.cli.journal.status_report import check_journal, failure_of, not_a_journal
+from rxlanggraph.cli.journal.status_report import check_journal, failed_line, not_a_journal
 from rxlanggraph.errors import StateUnavailableError, encodable
 from rxlanggraph.live.history import Minutes
 from rxlanggraph.live.questions import as_text
@@ -175,7 +175,7 @@ class JournalSource:
         kinds: dict[tuple[str, str, str | None], Failure] = {}
         count = 0
         async for letter in self._state.iter_dead_letters(QUEUE):
-            _add(kinds, self._run, failure_of(self._run, letter), self._show_content)
+            _add(kinds, self._run, failed_line(self._run, letter), self._show_content)
             count += 1
             if count == _MOST_FAILURES:
                 break

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
 from rxlanggraph.cli.errors import JournalMismatchError, OutputError
-from rxlanggraph.cli.formats.sinks import Sink
+from rxlanggraph.cli.formats.sinks import Sink, try_lock
 
 __all__ = ["ExistingRecord", "Output", "Outputs", "open_output"]
 
@@ -54,14 +54,11 @@ class Output(Sink):
         if self._file is None:
             return True
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
+            return try_lock(self._file)
         except OSError as error:
             raise OutputError(
                 f"cannot lock {self.name}: {error.strerror or error}; name a file on a local disk"
             ) from error
-        return True
 
     def existing_records(self) -> Iterator[ExistingRecord]:
         """Yield the records in the file, up to the first line that is incomplete or no record."""

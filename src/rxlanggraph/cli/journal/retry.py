@@ -19,6 +19,7 @@ from rxlanggraph.errors import (
     LoopUnavailableError,
     MissingExtraError,
     StateUnavailableError,
+    UndecodableError,
 )
 from rxlanggraph.state import State
 from rxlanggraph.state.retry import backoff, repeat, repeat_blocking
@@ -122,7 +123,7 @@ def journal_errors(
 
     Raises:
         CommandError: It cannot be opened: a missing package, no such file, no such server.
-        JournalError: It does not answer any more.
+        JournalError: It does not answer any more, or another program has written into it.
     """
     try:
         yield
@@ -130,6 +131,8 @@ def journal_errors(
         raise JournalError(
             f"the journal {location.name} does not answer: {error}; when it is back, {remedy}"
         ) from error
+    except UndecodableError as error:
+        raise JournalError(f"the journal {location.name} cannot be read: {error}") from error
     except LoopUnavailableError as error:
         raise JournalError(f"the journal {location.name} was closed: {error}") from error
     except (InvalidArgumentError, MissingExtraError) as error:

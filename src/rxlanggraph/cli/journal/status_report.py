@@ -25,7 +25,7 @@ from rxlanggraph.state import DeadLetter, State, open_state
 from rxlanggraph.state.backends.sql.sqlite.file import read_only
 from rxlanggraph.state.open import read_version
 
-__all__ = ["SHOWN", "check_journal", "failure_of", "not_a_journal", "status_of", "table_of"]
+__all__ = ["SHOWN", "check_journal", "failed_line", "not_a_journal", "status_of", "table_of"]
 
 Status = dict[str, Any]
 
@@ -134,7 +134,7 @@ async def _status_of(
         letters = []
         async for letter in state.iter_dead_letters(QUEUE):
             if on_failure is not None:
-                on_failure(failure_of(run, letter))
+                on_failure(failed_line(run, letter))
                 continue
             letters.append(letter)
             if len(letters) == shown:
@@ -169,7 +169,7 @@ def _described(
     progress: RunProgress,
     letters: Sequence[DeadLetter],
 ) -> Status:
-    failures = [failure_of(run, letter) for letter in letters]
+    failures = [failed_line(run, letter) for letter in letters]
     failed = [failure for failure in failures if failure["status"] != "dead"]
     dead = [failure for failure in failures if failure["status"] == "dead"]
     return {
@@ -180,7 +180,7 @@ def _described(
     }
 
 
-def failure_of(run: RunIdentity, letter: DeadLetter) -> Status:
+def failed_line(run: RunIdentity, letter: DeadLetter) -> Status:
     """Return a failed or dead line as data. Any thread."""
     has_record = isinstance(letter.error, str)
     record = json.loads(letter.error) if has_record else dead_record(run, letter)

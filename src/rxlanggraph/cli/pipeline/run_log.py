@@ -14,7 +14,7 @@ from tenacity import AsyncRetrying, RetryCallState
 
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge.graphs.attempts import retry_policy
-from rxlanggraph.cli.formats.failures import failure_of
+from rxlanggraph.cli.formats.failures import exception_record
 from rxlanggraph.cli.formats.records import Record, result_record
 from rxlanggraph.cli.pipeline.model_use import ModelUse
 from rxlanggraph.hooks import Hooks, RunEnded, RunStarted
@@ -94,7 +94,7 @@ class RunLog(Hooks):
         elif event.status == "cancelled" and not event.attempt:
             _log.debug("line %s: not begun", line)
         else:
-            _log.info("line %s: %s: %s", line, event.status, _told(failure_of(event.error)))
+            _log.info("line %s: %s: %s", line, event.status, _told(exception_record(event.error)))
 
     def _attempt_failed(self, state: RetryCallState) -> None:
         """On the loop, in the context of the run, before the pause."""
@@ -102,7 +102,7 @@ class RunLog(Hooks):
         message = _message.get()
         if error is None or message is None:
             return
-        failure = failure_of(error)
+        failure = exception_record(error)
         with self._lock:
             self._failed.setdefault(message.id, []).append(failure)
         line, number = message.metadata.get("line"), state.attempt_number

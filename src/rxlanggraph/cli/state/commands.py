@@ -28,6 +28,8 @@ from rxlanggraph.cli.state.rendering import (
 )
 from rxlanggraph.cli.stdio import print_stderr, print_stdout
 from rxlanggraph.cli.tables import columns, duration
+from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.validation import check_duration
 
 if TYPE_CHECKING:
     from rxlanggraph.cli.state.location import StoreLocation
@@ -41,6 +43,8 @@ _STATES: Final = ("waiting", "claimed", "completed", "dead")
 # Rows in a table; JSON has all.
 _SHOWN: Final = 50
 _ERROR_WIDTH: Final = 100
+# The largest integer that every database accepts.
+_MAX_INTEGER: Final = 2**63 - 1
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -57,7 +61,10 @@ def _seconds(value: object) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     if match is None:
         raise click.BadParameter(f"{text!r} is not a duration: 30s, 10m, 2h or 7d")
-    return float(match[1]) * _UNITS[match[2]]
+    try:  # here, so that --dry-run refuses what the call would
+        return check_duration("TIME", float(match[1]) * _UNITS[match[2]], zero=True)
+    except InvalidArgumentError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="JSON, one object per line.")
@@ -362,7 +369,7 @@ def cancel(place: _Place, queue: str, ids: Sequence[str], *, dry_run: bool, as_j
 @_older_than
 @click.option(
     "--keep",
-    type=whole_number(0),
+    type=whole_number(0, _MAX_INTEGER),
     metavar="N",
     help="Keep the N that came into their state last.",
 )

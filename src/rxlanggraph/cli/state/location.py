@@ -27,6 +27,7 @@ from rxlanggraph.errors import (
     InvalidTypeError,
     MissingExtraError,
     StateUnavailableError,
+    UndecodableError,
 )
 from rxlanggraph.state import State, open_state
 from rxlanggraph.state.addresses import check_address, has_password, masked, with_password
@@ -202,5 +203,5 @@ def _state_errors(location: StoreLocation) -> Iterator[None]:
         raise StateDownError(f"{location.name} does not answer: {error}; try again") from error
     except MissingExtraError as error:
         raise CommandError(f"cannot open {location.name}: {error}") from error
-    except (InvalidArgumentError, InvalidTypeError) as error:
+    except (InvalidArgumentError, InvalidTypeError, UndecodableError) as error:
         raise CommandError(f"{location.name}: {error}") from error

@@ -36,10 +36,13 @@ _TIMES: Final = ("added", "claimed", "ended")
 
 
 def _moment(seconds: float | None) -> str | None:
-    """Return a time as text: ISO 8601, UTC."""
+    """Return a time as text: ISO 8601, UTC; in seconds after the year 9999, as of a wrong clock."""
     if seconds is None:
         return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError):
+        return f"{seconds:.0f} s after 1970"
 
 
 # -- schedules -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 from rxlanggraph.cli.tables import printable
 from rxlanggraph.live.questions import from_json
 
-__all__ = ["AnswerDialog", "ConfirmDialog", "Reply", "TextDialog", "escaped", "reply_of"]
+__all__ = ["AnswerDialog", "AnswerValue", "ConfirmDialog", "TextDialog", "answer_value", "escaped"]
 
 _STYLE = """
     align: center middle;
@@ -23,7 +23,7 @@ _STYLE = """
 """
 
 
-class Reply(NamedTuple):
+class AnswerValue(NamedTuple):
     """An answer: a value that JSON can hold."""
 
     value: Any
@@ -34,12 +34,12 @@ def escaped(text: str) -> Text:
     return Text("\n".join(map(printable, text.expandtabs(4).split("\n"))))
 
 
-def reply_of(text: str) -> Reply:
+def answer_value(text: str) -> AnswerValue:
     """Return what was written as JSON, if it is that; otherwise as text."""
     try:
-        return Reply(from_json(text))
+        return AnswerValue(from_json(text))
     except (ValueError, RecursionError):
-        return Reply(text)
+        return AnswerValue(text)
 
 
 class TextDialog(ModalScreen[None]):
@@ -94,7 +94,7 @@ class ConfirmDialog(ModalScreen[bool]):
             yield Static(escaped(f"{self._text}\n\ny: yes   n: no"))
 
 
-class AnswerDialog(ModalScreen[Reply | None]):
+class AnswerDialog(ModalScreen[AnswerValue | None]):
     """An answer to write; None if there is none.
 
     Args:
@@ -128,11 +128,11 @@ class AnswerDialog(ModalScreen[Reply | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say whether it is sent as text or as JSON."""
-        value = reply_of(event.value).value
+        value = answer_value(event.value).value
         kind = "text" if isinstance(value, str) else "JSON"
         meaning = f"is sent as {kind}: {json.dumps(value, ensure_ascii=False)}"
         self.query_one("#meaning", Static).update(escaped(meaning))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Send it."""
-        self.dismiss(reply_of(event.value))
+        self.dismiss(answer_value(event.value))

@@ -18,7 +18,13 @@ from textual.widgets import DataTable, Footer, Input, Sparkline, Static, Tab, Ta
 
 from rxlanggraph.cli.errors import CommandError, ExitStatus
 from rxlanggraph.cli.tables import printable
-from rxlanggraph.cli.top.dialogs import AnswerDialog, ConfirmDialog, Reply, TextDialog, escaped
+from rxlanggraph.cli.top.dialogs import (
+    AnswerDialog,
+    AnswerValue,
+    ConfirmDialog,
+    TextDialog,
+    escaped,
+)
 from rxlanggraph.cli.top.views import VIEWS, Row, View, counts_of, shown_views, throughput
 from rxlanggraph.cli.top.watch import Ended, Lost, Update, Watch
 from rxlanggraph.live.schema import Snapshot
@@ -382,7 +388,7 @@ class _TopScreen(Screen[None]):
             self._say("select a question first, in Questions")
             return
 
-        def written(reply: Reply | None) -> None:
+        def written(reply: AnswerValue | None) -> None:
             if reply is not None:
                 self._answer(question_id, reply.value)
 

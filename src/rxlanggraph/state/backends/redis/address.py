@@ -39,8 +39,9 @@ _SENTINEL_SCHEMES: Final = {"redis+sentinel": "redis", "rediss+sentinel": "redis
 # Options of the URL that redis-py does not know.
 _OWN_OPTIONS: Final = ("wait_replicas", "sentinel_username", "sentinel_password")
 _MAX_REPLICAS: Final = 100
-# Stored text is in UTF-8, whatever the URL sets.
-_TEXT: Final = {"decode_responses": True, "encoding": "utf-8", "encoding_errors": "strict"}
+# Stored text is in UTF-8, whatever the URL sets. What is not was written by other programs, and is
+# refused where its name is known.
+_TEXT: Final = {"decode_responses": True, "encoding": "utf-8", "encoding_errors": "surrogateescape"}
 _NO_RETRY: Final = Retry(NoBackoff(), 0)
 _ESCAPE_HINT: Final = "in a user's name or password write / as %2F"
 

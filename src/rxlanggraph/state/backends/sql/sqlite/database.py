@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rxlanggraph.concurrency.tasks import run_undo
-from rxlanggraph.errors import InvalidArgumentError, StateClosedError, StateUnavailableError
+from rxlanggraph.errors import (
+    InvalidArgumentError,
+    StateClosedError,
+    StateUnavailableError,
+    UndecodableError,
+)
 from rxlanggraph.state.backends.sql.backend import Row
 from rxlanggraph.state.backends.sql.schema import VERSION, definitions, migrations_from
 from rxlanggraph.state.backends.sql.sqlite.claims import (
@@ -184,6 +189,11 @@ class SqliteDatabase:
         if _is_final(outcome):
             raise InvalidArgumentError(
                 f"the SQLite file {self._path!r} refuses the call: {reason_of(outcome)}"
+            ) from outcome
+        if str(outcome).startswith("Could not decode to UTF-8"):
+            raise UndecodableError(
+                f"the SQLite file {self._path!r} has text that is not UTF-8, so another program "
+                f"has written it: {outcome}; have that program write JSON, or delete it"
             ) from outcome
         if isinstance(outcome, sqlite3.Error | FileReplacedError | CommitError):
             raise self._unavailable(outcome) from outcome
