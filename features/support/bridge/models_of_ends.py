@@ -10,8 +10,10 @@ from typing import Any
 
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow
 from rxlanggraph.bridge.fenced_saver import RunFence
+from rxlanggraph.bridge.hook_calls import Listener, ListenerSet, Observed
 from rxlanggraph.bridge.run import RunScope, run_scope
 from rxlanggraph.errors import LaneLostError, RunDroppedError
+from rxlanggraph.hooks import Hooks, RunEnded
 from rxlanggraph.messages import Status
 from support.bridge.models import Bridge, Model, together
 from support.concurrency.explored import aside
@@ -96,6 +98,37 @@ def naive_ending_and_cancelling() -> None:
     check_counting(naive_models.Counted(), cancelled=True)
 
 
+def adding_hooks_at_the_end() -> None:
+    check_adding_hooks(others=False)
+
+
+def adding_hooks_beside_others() -> None:
+    check_adding_hooks(others=True)
+
+
+def check_adding_hooks(*, others: bool) -> None:
+    """Hooks that are added as a run ends are told of its end, or are not its hooks."""
+    with aside():
+        bridge, added = Ending(), Ends()
+        listeners, observed = bridge.engine.listeners, None
+        bridge.run.rejection = RunDroppedError("another one has its room")
+        if others:
+            observed = bridge.run.observed = Observed(ListenerSet((Listener(Ends()),)), 0.0)
+        listener = listeners.add(added)
+    together(lambda: listeners._add_to_runs(listener), bridge.drop)
+    assert bridge.run.observed is None, "it keeps the hooks"
+    if observed is not None:
+        assert added.heard == (listener in observed.by.listeners), "they were not told"
+
+
+class Ends(Hooks):
+    def __init__(self) -> None:
+        self.heard = 0
+
+    def on_ended(self, event: RunEnded) -> None:
+        self.heard += 1
+
+
 class Timer:
     def cancel(self) -> None:
         """It is none."""
@@ -160,6 +193,16 @@ MODELS: dict[str, Model] = {
     "saving while a lease is given back": (
         saving_at_the_end,
         ("bridge/dispatcher", "bridge/fenced_saver"),
+        2,
+    ),
+    "adding hooks as a run ends": (
+        adding_hooks_at_the_end,
+        ("bridge/listeners", "bridge/reports"),
+        2,
+    ),
+    "adding hooks beside others as a run ends": (
+        adding_hooks_beside_others,
+        ("bridge/listeners", "bridge/reports"),
         2,
     ),
     "closing a reader that begins to wait": (

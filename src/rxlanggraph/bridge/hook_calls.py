@@ -145,7 +145,7 @@ class Observed:
     """What is known of a run for its hooks, until its end has been reported.
 
     Args:
-        listeners: Replaced as a whole, on the loop's thread.
+        listeners: Replaced as a whole, on the loop's thread, under the lock.
         arrived: When its message arrived, by the clock of the bridge; 0 if none of its listeners is
             told how long it has waited. Replaced with them.
     """

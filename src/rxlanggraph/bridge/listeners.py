@@ -77,23 +77,28 @@ class Listeners:
                 loop.call_soon_threadsafe(self._add_to_runs, listener)
 
     def _add_to_runs(self, listener: Listener) -> None:
-        """On the loop: no other thread can tell whether a run is just reading its listeners."""
+        """On the loop: no other thread can tell whether a run is just reading its listeners.
+
+        Another thread may end a run meanwhile: its end is told to all that it has by then.
+        """
         alone, now = ListenerSet((listener,)), self._inbox.clock.now()
         extended: dict[ListenerSet, ListenerSet] = {}  # many runs share theirs
         for run in self._registry.runs():
             observed = run.observed
-            if observed is not None:
-                by = observed.by
-                if by not in extended:
-                    others = tuple(each for each in by.listeners if each is not listener)
-                    extended[by] = ListenerSet((*others, listener))
-                if by.started is None:  # it was not noted when the message arrived
-                    observed.arrived = now
-                observed.by = extended[by]
-            elif not run.done():
-                late = Observed(alone, now)
-                late.handed_over, late.begun = True, run.task is not None
-                run.observed = late
+            if observed is not None and observed.by not in extended:
+                others = tuple(each for each in observed.by.listeners if each is not listener)
+                extended[observed.by] = ListenerSet((*others, listener))
+            with self._inbox.lock:
+                if run.observed is not observed:
+                    continue  # they are being told of its end
+                if observed is not None:
+                    if observed.by.started is None:  # it was not noted when the message arrived
+                        observed.arrived = now
+                    observed.by = extended[observed.by]
+                elif run in self._registry:  # once it has left, its end is told to those it has
+                    late = Observed(alone, now)
+                    late.handed_over, late.begun = True, run.task is not None
+                    run.observed = late
 
     def watch_loop(self, blocked_after: float) -> None:
         """Measure the lag of the loop while there are runs, and name what blocks it. Any thread.
