@@ -56,8 +56,8 @@ def observe_on_pool(context: Context) -> None:
 
 
 def observe_on_event_loop(context: Context) -> None:
-    scheduler = EventLoopScheduler()
-    context.add_cleanup(scheduler.dispose)
+    # Not disposed of: having passed the end on, observe_on schedules once more, which would raise.
+    scheduler = EventLoopScheduler(exit_if_empty=True)
     source = messages(*range(50)).pipe(answering(context), ops.observe_on(scheduler))
     assert sorted(values(source)) == list(range(50))
 
