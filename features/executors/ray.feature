@@ -139,6 +139,16 @@ Feature: Graphs in worker processes, as actors of Ray
     Then it was answered by a worker
     And this process can still use its cluster
 
+  Scenario Outline: The token of this machine is shown to a cluster at <an address>: <it is>
+    When a cluster is joined at <an address>
+    Then the token of this machine was shown to it: <it is>
+
+    Examples:
+      | an address | it is |
+      | 127.0.0.1  | yes   |
+      | 127.0.0.2  | yes   |
+      | 192.0.2.1  | no    |
+
   Scenario: A cluster that does not answer is an error within seconds
     When a process sends a message to a cluster that is not there
     Then it has ExecutorUnavailableError within 15 seconds, which says "no Ray cluster answers at 127.0.0.1:"

@@ -97,6 +97,12 @@ Feature: A worker that waits for a task is woken by other processes, and by poll
     Then that client was notified of those in between alone
 
   @postgresql
+  Scenario: A process that the network loses as it begins to listen holds up no other one
+    Given an empty queue on the server of PostgreSQL
+    When the network loses a process that is about to listen, and another state adds a task
+    Then the task was added
+
+  @postgresql
   Scenario: Behind a pooler in transaction mode no connection listens, and polling finds the task
     Given an empty queue on the server of PostgreSQL
     When a worker that polls waits behind a pooler in transaction mode, and a task is added

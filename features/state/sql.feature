@@ -339,6 +339,19 @@ Feature: The SQL backends keep the contract, whatever happens to the file, the s
     And the server ends a statement after 4s
 
   @postgresql
+  Scenario: A process that the network loses while it creates the tables holds up no other one for long
+    Given an empty store in PostgreSQL
+    When the network loses a process that creates the tables, and another one opens the store
+    Then it was opened
+
+  @once
+  Scenario: Either end of a connection to PostgreSQL notices within a minute that the other one is lost
+    Given a PostgreSQL server that listens on TCP
+    When a connection to it is made
+    Then each end probes the other after 30 seconds, and then 3 times in 30
+    And the server gives up what is not acknowledged within 60 seconds
+
+  @postgresql
   Scenario: Calls that are cancelled in the middle release their connections and their locks
     Given an empty store in PostgreSQL
     When 8 increments are cancelled that wait for another client's lock

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
+from unittest import mock
 
 import reactivex as rx
 from behave import given, then, when
@@ -21,6 +22,7 @@ from reactivex import operators as ops
 
 from rxlanggraph import StreamMessage
 from rxlanggraph.executors import RayExecutor, pool
+from rxlanggraph.executors.ray import connection
 from support.cli.command import ROOT
 from support.concurrency.patching import patch
 from support.concurrency.raising import error_of
@@ -324,6 +326,21 @@ def step_this_process_can_still_use_its_cluster(context: Context) -> None:
     open_bridge(context, ray_executor("support.executors.graphs:plain", workers=1), graphs.plain)
     run = context.bridge.create_future_task(context.graph, {"n": 1})
     assert run.result(LIMIT).content["n"] == 2
+
+
+@when("a cluster is joined at {host}")
+def step_a_cluster_is_joined_at(context: Context, host: str) -> None:
+    context.shown = []
+    with (
+        mock.patch.object(connection, "_show_token", context.shown.append),
+        mock.patch.object(connection, "_refusal", lambda *_: None),
+    ):
+        connection._join(mock.Mock(), f"{host}:6379")
+
+
+@then("the token of this machine was shown to it: {it_is}")
+def step_the_token_of_this_machine_was_shown_to_it(context: Context, it_is: str) -> None:
+    assert bool(context.shown) == (it_is == "yes"), context.shown
 
 
 @when("a process sends a message to a cluster that is not there")

@@ -109,6 +109,16 @@ def step_that_client_was_notified(context: Context) -> None:
     assert context.told == ["between"], context.told
 
 
+@when("the network loses a process that is about to listen, and another state adds a task")
+def step_the_network_loses_a_process_that_is_about_to_listen(context: Context) -> None:
+    context.added = run(arriving.add_beside_lost_listener(context.url))
+
+
+@then("the task was added")
+def step_the_task_was_added(context: Context) -> None:
+    assert len(context.added) == 1, context.added
+
+
 @when("a worker that polls waits behind a pooler in transaction mode, and a task is added")
 def step_a_worker_waits_behind_a_pooler(context: Context) -> None:
     context.item, listening = run(arriving.add_behind_pooler(context.url))

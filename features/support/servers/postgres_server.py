@@ -139,6 +139,7 @@ class Server:
             "PATH": os.defpath,
             "PGDATA": str(self._folder / "data"),
             "PGHOST": str(self._folder),
+            "PGPORT": self._settings.get("port", "5432"),
             "PGUSER": "postgres",
         }
         return {"cwd": self._folder, "env": env, **self._as_user}

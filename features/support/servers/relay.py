@@ -40,6 +40,9 @@ class Relay(Between):
         super().__init__()
         self._parts = urlsplit(url)
         self._fate: Fate | None = None
+        self._last_request: bytes | None = None
+        self._parted: asyncio.StreamWriter | None = None
+        self.parted = asyncio.Event()
         self._clients: set[asyncio.StreamWriter] = set()
 
     @property
@@ -63,6 +66,13 @@ class Relay(Between):
                 await asyncio.sleep(0)
         else:
             self._fate = Fate(moment, how)
+
+    def part_after(self, text: bytes) -> None:
+        """Let a client be cut off after a request with ``text``, whose answer sets `parted`.
+
+        Neither end is told: what the client sends then is lost, its end included.
+        """
+        self._last_request = text
 
     def has_ended_one(self) -> bool:
         """Whether what `end` was told has come true."""
@@ -112,6 +122,12 @@ class Relay(Between):
                     _end(client, fate.end)
                     return
                 requests.write(data)
+                if self._last_request is not None and self._last_request in data:
+                    self._parted = client
+                    with contextlib.suppress(ConnectionError):
+                        while await reader.read(65536):
+                            pass
+                    await asyncio.Event().wait()  # until the scenario ends
 
     async def _pass_answers(
         self, answers: asyncio.StreamReader, client: asyncio.StreamWriter
@@ -125,6 +141,8 @@ class Relay(Between):
                     _end(client, fate.end)
                     return
                 client.write(data)
+                if client is self._parted:
+                    self.parted.set()
 
     def _take(self, moment: Moment) -> Fate | None:
         fate = self._fate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +14,9 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from rxlanggraph.errors import StateUnavailableError
 from rxlanggraph.state import open_state
 from rxlanggraph.state.backend import Backend, Write
+from rxlanggraph.state.backends.sql.postgresql.pool import Pool
 from support.concurrency.tasks import PATIENCE
+from support.servers.relay import Relay
 from support.state.sql_ways import add, opened, plain, value_of
 
 __all__ = [
@@ -24,7 +27,9 @@ __all__ = [
     "count_through",
     "count_with_options",
     "meet_in_deadlock",
+    "open_beside_lost_opener",
     "pause_and_count",
+    "probing_of",
 ]
 
 ACTIVITY = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rxlanggraph'"
@@ -145,6 +150,44 @@ async def count_with_options(url: str, options: str, calls: int) -> Counted:
         rows = await backend._database._pool.fetch(limit, ())  # type: ignore[attr-defined]
         with plain(url) as other:
             return Counted(max(counted), await asked(other, ACTIVITY), rows[0][0])
+
+
+async def probing_of(url: str) -> tuple[list[int], list[str]]:
+    """When the client's end of a connection probes the server's, and how the server's does."""
+    pool = Pool(url)
+    pooled = await pool.take()
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+    try:
+        end = pooled._socket
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        client = [end.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+        asked = [f"current_setting('{name}')" for name in (*names, "tcp_user_timeout")]
+        cursor = await pooled.connection.execute(f"SELECT {', '.join(asked)}".encode())
+        row = await cursor.fetchone()
+        assert row is not None
+        return client, list(row)
+    finally:
+        pool.give_back(pooled)
+        pool.close()
+
+
+async def open_beside_lost_opener(url: str) -> bool:
+    """Open an empty store whose tables another process, which the network loses, was creating."""
+    async with Relay(url) as relay:
+        relay.part_after(b"CREATE TABLE")
+        lost = asyncio.create_task(_opened(f"{relay.url}&command_timeout=1"))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await relay.parted.wait()
+                return await _opened(f"{url}&command_timeout=5")
+        finally:
+            lost.cancel()
+            await asyncio.gather(lost, return_exceptions=True)
+
+
+async def _opened(url: str) -> bool:
+    async with open_state(url):
+        return True
 
 
 async def cancel_in_line(url: str, calls: int) -> tuple[bool, int, int]:

@@ -22,9 +22,11 @@ from support.concurrency.raising import raised
 from support.concurrency.tasks import PATIENCE
 from support.concurrency.waiting import LIMIT
 from support.servers.pooler import Pooler
+from support.servers.relay import Relay
 
 __all__ = [
     "add_behind_pooler",
+    "add_beside_lost_listener",
     "add_in_process",
     "close_while_waiting",
     "deaf",
@@ -43,6 +45,8 @@ FEATURES = Path(__file__).parents[2]
 ASLEEP = 2.0
 # Sessions that hold the advisory lock of those who listen.
 LISTENING = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = 1920494199"
+# The lock that every call takes which makes a task claimable.
+TELLING = b"1920494203"
 OTHERS = (
     "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
     " AND pid <> pg_backend_pid()"
@@ -247,6 +251,24 @@ async def kill_listener(url: str) -> Any:
         assert claim is not None
         await claim.complete()
         return claim.item
+
+
+async def add_beside_lost_listener(url: str) -> list[Any]:
+    """Add a task after the network has lost a process that was about to listen."""
+    async with (
+        Relay(url) as relay,
+        open_state(relay.url) as state,
+        open_state(f"{url}&command_timeout=1") as other,
+    ):
+        relay.part_after(TELLING)
+        worker = asyncio.create_task(state.claim_task(QUEUE, wait=LIMIT))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await relay.parted.wait()
+                return list(await other.add_tasks(QUEUE, ["a"]))
+        finally:
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
 
 
 async def close_while_waiting(url: str, listens: bool) -> tuple[BaseException | None, int]:

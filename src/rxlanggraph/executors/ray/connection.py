@@ -331,7 +331,7 @@ def _join(ray: Any, address: str) -> None:
     # listens on the loopback interface alone has no such address, and Ray would look for it long.
     alone = port.isdigit() and host in _LOCAL and _refusal(_own_address(), int(port)) is not None
     try:
-        if host in _LOCAL:
+        if port.isdigit() and _is_own(host):
             _show_token(ray)
         with _settings(ray, loopback=alone), signals_kept():
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
@@ -362,6 +362,16 @@ def _refusal(host: str, port: int) -> OSError | None:
     except OSError as error:
         return error
     return None
+
+
+def _is_own(host: str) -> bool:
+    """Whether ``host`` is an address of this machine. Sends nothing, but to resolve a name."""
+    with contextlib.suppress(OSError):
+        for family, *_, address in socket.getaddrinfo(host.strip("[]"), 0):
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.bind(address)  # refused for the addresses of others
+                return True
+    return False
 
 
 def _own_address() -> str:

@@ -92,8 +92,8 @@ async def _begin(pooled: PooledConnection, namespace: str) -> None:
     number = await _run(pooled, "SELECT hashtext($1)", namespace)
     await _run(pooled, f'LISTEN "rxlanggraph_{number}"')
     await _run(pooled, f"SELECT pg_advisory_lock_shared({_LISTENING}, {number})")
-    await _run(pooled, f"SELECT pg_advisory_lock({_TELLING}, {number})")
-    await _run(pooled, f"SELECT pg_advisory_unlock({_TELLING}, {number})")
+    # Released with the statement: if the network loses this process, the server learns it late.
+    await _run(pooled, f"SELECT pg_advisory_xact_lock({_TELLING}, {number})")
 
 
 async def _receive(pooled: PooledConnection, arrived: Callable[[str | None], None]) -> None:

@@ -53,6 +53,11 @@ _MAX_POOL_SIZE: Final = 1_000
 _MIN_TIMEOUT: Final = 0.1
 _MAX_TIMEOUT: Final = 86_400
 _ISOLATION: Final = "read committed"
+# Seconds after which either end notices that the network has lost the other one: an idle connection
+# is probed after the first, that often at the second interval; sent data has to arrive within the
+# last. The default is hours, during which the server keeps the sessions of lost clients, up to its
+# limit of connections. Guesses.
+_PROBE_AFTER, _PROBE_INTERVAL, _PROBES, _UNACKNOWLEDGED = 30, 10, 3, 60
 _SETTINGS: Final = {
     # The procedures rely on it, see procedures.sql.
     "default_transaction_isolation": _ISOLATION,
@@ -63,6 +68,10 @@ _SETTINGS: Final = {
     # A bitmap scan would read and sort all rows for a query with ORDER BY and LIMIT.
     "enable_bitmapscan": "off",
     "jit": "off",
+    "tcp_keepalives_idle": f"{_PROBE_AFTER}",
+    "tcp_keepalives_interval": f"{_PROBE_INTERVAL}",
+    "tcp_keepalives_count": f"{_PROBES}",
+    "tcp_user_timeout": f"{_UNACKNOWLEDGED * 1_000}",
 }
 # Applies the settings, unless there is a pooler: that makes up the pid of the server process in its
 # handshake, as it does not know yet which process it will be.
@@ -226,12 +235,18 @@ class Pool:
             raise InvalidArgumentError(f"the PostgreSQL URL cannot be read{why}") from None
         given = str(options.get("options", ""))
         # Settings in the URL take precedence.
-        timeout = {"statement_timeout": f"{self._timeout * _SERVER_SHARE * 1_000:.0f}"}
-        wanted = _SETTINGS | timeout
+        timeout = f"{self._timeout * _SERVER_SHARE * 1_000:.0f}"
+        # The second one is for a client that the network has lost in the middle of a migration.
+        wanted = _SETTINGS | dict.fromkeys(
+            ("statement_timeout", "idle_in_transaction_session_timeout"), timeout
+        )
         self._settings = {name: value for name, value in wanted.items() if name not in given}
         options["client_encoding"] = "utf8"  # a name may have any character
         options.setdefault("application_name", "rxlanggraph")
         options.setdefault("connect_timeout", _CONNECT_TIMEOUT)
+        options.setdefault("keepalives_idle", _PROBE_AFTER)
+        options.setdefault("keepalives_interval", _PROBE_INTERVAL)
+        options.setdefault("keepalives_count", _PROBES)
         self._dsn = make_conninfo("", **options)
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(self._size)
