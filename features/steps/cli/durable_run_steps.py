@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,7 @@ from behave.runner import Context
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.journal import progress, reader, retry, workers, writer
 from rxlanggraph.cli.journal.line_runs import HeldLine, LineRuns
-from rxlanggraph.cli.journal.location import parse_location
+from rxlanggraph.cli.journal.location import NAMESPACE, parse_location
 from rxlanggraph.cli.journal.model import QUEUE
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor
@@ -31,6 +32,7 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.state import Claim, State, SyncState, open_state
 from support.cli import command, durable
 from support.concurrency.patching import patch
+from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT
 from support.servers import servers
 from support.servers.valkey_server import LocalValkey
@@ -436,3 +438,33 @@ def step_the_json_that_it_printed_names_the_worker_that_died_with_1(context: Con
     assert count == 1, workers
     pid = int(worker.rpartition(":")[2])
     assert pid != os.getpid() and not Path(f"/proc/{pid}/cwd").exists(), worker
+
+
+@when('"{line}" runs, and gets {signals} once a run has begun')
+def step_line_runs_and_gets_signals_once_a_run_has_begun(
+    context: Context, line: str, signals: str
+) -> None:
+    process = subprocess.Popen(
+        [*command.COMMAND, *command.arguments(line)],
+        cwd=context.folder,
+        env=command.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        for words in ("begun", "draining") if signals == "two Ctrl-Cs" else ():
+            assert any(words in each for each in process.stderr)
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=command.DEADLINE)
+    assert process.returncode == (130 if signals == "two Ctrl-Cs" else 0)
+
+
+@then('the journal "{name}" keeps no note of a run that was cut off')
+def step_the_journal_name_keeps_no_note_of_a_run_that_was(context: Context, name: str) -> None:
+    async def notes() -> list[str]:
+        url = f"sqlite:///{context.folder / name}"
+        async with open_state(url, namespace=NAMESPACE) as state:
+            return [each.key async for each in state.iter_keys("drained:")]
+
+    assert run(notes()) == []
