@@ -187,6 +187,12 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the exit status is 0
     And each thread's lines ran in their order
 
+  Scenario: A line that is nested almost too deep for Python is invalid, and ends no process
+    Given the file "deep.jsonl" has lines that are nested up to 20 levels less or more than Python reads
+    When I run "rxlanggraph run graphs.py:double -i deep.jsonl -o out.jsonl --journal j"
+    Then the exit status is 1
+    And each record in "out.jsonl" is invalid, and says "recursion depth"
+
   Scenario: A thread may have any name, also one that no server accepts
     Given the file "threads.jsonl"
       """

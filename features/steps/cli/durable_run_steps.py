@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import contextlib
 import fcntl
 import json
@@ -32,6 +33,7 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.state import Claim, State, SyncState, open_state
 from support.cli import command, durable
 from support.concurrency.patching import patch
+from support.concurrency.raising import error_of
 from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT
 from support.servers import servers
@@ -468,3 +470,27 @@ def step_the_journal_name_keeps_no_note_of_a_run_that_was(context: Context, name
             return [each.key async for each in state.iter_keys("drained:")]
 
     assert run(notes()) == []
+
+
+@given('the file "{name}" has lines that are nested up to 20 levels less or more than Python reads')
+def step_the_file_name_has_lines_that_are_nested_up_to_20(context: Context, name: str) -> None:
+    def is_too_deep(depth: int) -> bool:
+        return error_of(lambda: json.loads(nested(depth))) is not None
+
+    most = bisect.bisect_left(range(200_000), True, key=is_too_deep) - 1
+    lines = [nested(depth) for depth in range(most - 20, most + 20)]
+    (context.folder / name).write_text("\n".join(lines))
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+@then('each record in "{name}" is invalid, and says "{words}"')
+def step_each_record_in_name_is_invalid_and_says_words(
+    context: Context, name: str, words: str
+) -> None:
+    records = [json.loads(line) for line in (context.folder / name).read_text().splitlines()]
+    assert len(records) == 40, records
+    assert all(record["status"] == "invalid" for record in records), records
+    assert all(words in record["error"]["message"] for record in records), records
