@@ -187,6 +187,12 @@ Feature: A run with a journal survives being killed: every line is answered exac
     Then the exit status is 0
     And each thread's lines ran in their order
 
+  Scenario: A line that is nested almost too deep for Python is invalid, and ends no process
+    Given the file "deep.jsonl" has lines that are nested up to 20 levels less or more than Python reads
+    When I run "rxlanggraph run graphs.py:double -i deep.jsonl -o out.jsonl --journal j"
+    Then the exit status is 1
+    And each record in "out.jsonl" is invalid, and says "recursion depth"
+
   Scenario: A thread may have any name, also one that no server accepts
     Given the file "threads.jsonl"
       """
@@ -787,6 +793,58 @@ Feature: A run with a journal survives being killed: every line is answered exac
       | once its input is saved     | 3    |
       | once its first step is done | 5    |
       | once its last step is done  | 6    |
+
+  Scenario Outline: A line that is cancelled by <what> is on its thread once, and so are its steps
+    Given the file "threads.py"
+      """
+      import asyncio, contextlib, operator, os, sys
+      from typing import Annotated, TypedDict
+      from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+      from langgraph.graph import START, StateGraph
+      from rxlanggraph.bridge.run import current_run
+
+      class State(TypedDict, total=False):
+          n: int
+          seen: Annotated[list, operator.add]
+
+      async def first(state):
+          return {"seen": [f"first {state['n']}"]}
+
+      async def second(state):
+          if state["n"] == 2 and not os.path.exists("cancelled"):
+              open("cancelled", "w").close()
+              print("begun", file=sys.stderr, flush=True)
+              <how>
+              await asyncio.Event().wait()
+          return {"seen": [f"second {state['n']}"]}
+
+      @contextlib.asynccontextmanager
+      async def graph():
+          async with AsyncSqliteSaver.from_conn_string("threads.sqlite") as saver:
+              builder = StateGraph(State).add_node(first).add_node(second)
+              builder.add_edge(START, "first").add_edge("first", "second")
+              yield builder.compile(checkpointer=saver)
+      """
+    And the file "thread.jsonl"
+      """
+      {"n": 1, "who": "ada"}
+      {"n": 2, "who": "ada"}
+      {"n": 3, "who": "ada"}
+      """
+    When "rxlanggraph run threads.py:graph -i thread.jsonl -o out.jsonl --thread-key who --journal j" runs, and gets <signals> once a run has begun
+    And I run "rxlanggraph run threads.py:graph -i thread.jsonl -o out.jsonl --thread-key who --journal j --resume"
+    Then the exit status is 0
+    And "out.jsonl" has these records in any order
+      | line | status | content.seen                                                          |
+      | 1    | ok     | ["first 1", "second 1"]                                               |
+      | 2    | ok     | ["first 1", "second 1", "first 2", "second 2"]                        |
+      | 3    | ok     | ["first 1", "second 1", "first 2", "second 2", "first 3", "second 3"] |
+    And the journal "j" keeps no note of a run that was cut off
+
+    Examples:
+      | what             | how                    | signals     |
+      | a second Ctrl-C  | pass                   | two Ctrl-Cs |
+      | itself           | current_run().cancel() | no signal   |
 
   Scenario: A graph whose checkpointer is only in memory gets a warning
     Given the file "remembering.py"

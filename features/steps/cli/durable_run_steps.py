@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import bisect
 import contextlib
 import fcntl
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +22,7 @@ from behave.runner import Context
 from rxlanggraph.cli.formats.sinks import Sink
 from rxlanggraph.cli.journal import progress, reader, retry, workers, writer
 from rxlanggraph.cli.journal.line_runs import HeldLine, LineRuns
-from rxlanggraph.cli.journal.location import parse_location
+from rxlanggraph.cli.journal.location import NAMESPACE, parse_location
 from rxlanggraph.cli.journal.model import QUEUE
 from rxlanggraph.cli.journal.output_file import Output
 from rxlanggraph.cli.journal.progress import ProgressMonitor
@@ -31,6 +33,8 @@ from rxlanggraph.messages import StreamMessage
 from rxlanggraph.state import Claim, State, SyncState, open_state
 from support.cli import command, durable
 from support.concurrency.patching import patch
+from support.concurrency.raising import error_of
+from support.concurrency.tasks import run
 from support.concurrency.waiting import LIMIT
 from support.servers import servers
 from support.servers.valkey_server import LocalValkey
@@ -436,3 +440,57 @@ def step_the_json_that_it_printed_names_the_worker_that_died_with_1(context: Con
     assert count == 1, workers
     pid = int(worker.rpartition(":")[2])
     assert pid != os.getpid() and not Path(f"/proc/{pid}/cwd").exists(), worker
+
+
+@when('"{line}" runs, and gets {signals} once a run has begun')
+def step_line_runs_and_gets_signals_once_a_run_has_begun(
+    context: Context, line: str, signals: str
+) -> None:
+    process = subprocess.Popen(
+        [*command.COMMAND, *command.arguments(line)],
+        cwd=context.folder,
+        env=command.environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        for words in ("begun", "draining") if signals == "two Ctrl-Cs" else ():
+            assert any(words in each for each in process.stderr)
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=command.DEADLINE)
+    assert process.returncode == (130 if signals == "two Ctrl-Cs" else 0)
+
+
+@then('the journal "{name}" keeps no note of a run that was cut off')
+def step_the_journal_name_keeps_no_note_of_a_run_that_was(context: Context, name: str) -> None:
+    async def notes() -> list[str]:
+        url = f"sqlite:///{context.folder / name}"
+        async with open_state(url, namespace=NAMESPACE) as state:
+            return [each.key async for each in state.iter_keys("drained:")]
+
+    assert run(notes()) == []
+
+
+@given('the file "{name}" has lines that are nested up to 20 levels less or more than Python reads')
+def step_the_file_name_has_lines_that_are_nested_up_to_20(context: Context, name: str) -> None:
+    def is_too_deep(depth: int) -> bool:
+        return error_of(lambda: json.loads(nested(depth))) is not None
+
+    most = bisect.bisect_left(range(200_000), True, key=is_too_deep) - 1
+    lines = [nested(depth) for depth in range(most - 20, most + 20)]
+    (context.folder / name).write_text("\n".join(lines))
+
+
+def nested(depth: int) -> str:
+    return "[" * depth + "]" * depth
+
+
+@then('each record in "{name}" is invalid, and says "{words}"')
+def step_each_record_in_name_is_invalid_and_says_words(
+    context: Context, name: str, words: str
+) -> None:
+    records = [json.loads(line) for line in (context.folder / name).read_text().splitlines()]
+    assert len(records) == 40, records
+    assert all(record["status"] == "invalid" for record in records), records
+    assert all(words in record["error"]["message"] for record in records), records

@@ -5,6 +5,7 @@ Functions beside `RxPyLangGraphBridge`, whose own names are its contract and not
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
@@ -120,6 +121,11 @@ def _cancel_unstarted(runs: Sequence[Run]) -> None:
     for run in runs:
         if run.phase in {Phase.NEW, Phase.WAITING}:
             run.cancel()
+
+
+def loop_of(bridge: RxPyLangGraphBridge) -> asyncio.AbstractEventLoop:
+    """Return the loop on which ``bridge`` runs its graphs; an owned one is started. Any thread."""
+    return bridge._engine.started_loop()
 
 
 def request_drain(bridge: RxPyLangGraphBridge) -> None:

@@ -36,6 +36,9 @@ Format = Literal["jsonl", "csv"]
 MAX_LINE_BYTES = 64 * 1024 * 1024  # a guess: above any real message, far below any memory
 _BYTES_OF_OVERLONG = 1000  # the start of a line that is too long, for its record
 
+# Levels of nesting that are left to the stack of what reads a line again. A guess.
+_MARGIN = 200
+
 
 @dataclass(frozen=True, slots=True)
 class InputLine:
@@ -150,13 +153,29 @@ def read_jsonl(stream: BinaryIO) -> Iterator[InputLine]:
 
 def _parsed_json(line: InputLine) -> InputLine:
     try:
-        content = json.loads(line.raw)
+        content = _loads(line.raw)
     except (ValueError, RecursionError) as error:
         reason = getattr(error, "msg", None) or str(error)
         column = getattr(error, "colno", None)
         where = "" if column is None else f" at column {column}"
         return InputLine(line.number, line.raw, line.end, problem=f"not JSON: {reason}{where}")
     return InputLine(line.number, line.raw, line.end, content)
+
+
+def _loads(text: str) -> Any:
+    """Decode a line so that it can be decoded again where less of the stack is left.
+
+    What breaks otherwise: the workers of a journal end with an error on a line that is in it.
+    """
+    if text.count("[") + text.count("{") < _MARGIN:
+        return json.loads(text)
+    try:
+        content = json.loads(f"{'[' * _MARGIN}{text}{']' * _MARGIN}")
+        for _ in range(_MARGIN):
+            (content,) = content
+    except ValueError:
+        return json.loads(text)  # for the place in the text, or it is no JSON but for the brackets
+    return content
 
 
 def read_csv(stream: BinaryIO, name: str = "the input") -> Iterator[InputLine]:

@@ -157,7 +157,7 @@ class AnswerStore:
     async def _stored(self, answer: Answer) -> None:
         """Delete what the journal knows of a line that is answered."""
         number = answer.held.line.line
-        if answer.held.continued:
+        if answer.held.noted:
             await self._retry(self._state.delete, drained_key(number))
         if self._is_traced and answer.is_ok:  # otherwise it may be requeued
             self._start(self._forget_trace(number))

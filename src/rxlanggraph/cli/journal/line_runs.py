@@ -15,10 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.bridge.graphs.attempts import saver_of
-from rxlanggraph.bridge.internal import cancel_unstarted, submitter
+from rxlanggraph.bridge.internal import cancel_unstarted, loop_of, submitter
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.cli.factories import MadeGraph
-from rxlanggraph.cli.journal.model import JournalLine, drained_key, message_id, trace_key
+from rxlanggraph.cli.journal.model import (
+    CUT_OFF,
+    JournalLine,
+    drained_key,
+    message_id,
+    trace_key,
+)
 from rxlanggraph.cli.journal.retry import OpenJournal
 from rxlanggraph.cli.pipeline.job import JobOptions
 from rxlanggraph.cli.pipeline.run_log import RunLog
@@ -42,13 +48,17 @@ class HeldLine(NamedTuple):
         claim: The claim.
         line: The line.
         since: When it was claimed, in the loop's time.
-        continued: Whether its run continues where an earlier one was drained, or killed.
+        continued: Whether its run continues where an earlier one was drained, cancelled or killed.
+        noted: Whether the journal has a note of an earlier run of it: the value "drained:N".
+        cut_off: Whether its run was cancelled, and may have begun.
     """
 
     claim: Claim
     line: JournalLine
     since: float
     continued: bool = False
+    noted: bool = False
+    cut_off: bool = False
 
 
 class LineRuns:
@@ -100,6 +110,8 @@ class LineRuns:
         )
         # Handed over, and not returned by `ended` yet; in the order in which they were handed over.
         self._lines: dict[Run, HeldLine] = {}
+        # Those of them that were not to begin any more.
+        self._taken_back: set[Run] = set()
         self._arrived = asyncio.Event()
         # Guards the list. Reentrant: a finalizer may resolve a run. A leaf.
         self._lock = fork_safe_rlock()
@@ -128,28 +140,29 @@ class LineRuns:
             StateUnavailableError: The journal did not answer, and the time for retries is over.
         """
         if self._can_continue:
-            stored = await self._retry(self._state.get, drained_key(held.line.line))
-            continued = stored.value is not None or await self._was_cut_off(held)
-            held = held._replace(continued=continued)
+            note = (await self._retry(self._state.get, drained_key(held.line.line))).value
+            may_be_cut_off = held.claim.attempt > 1 or note == CUT_OFF
+            continued = isinstance(note, str) or (may_be_cut_off and await self._was_cut_off(held))
+            held = held._replace(continued=continued, noted=note is not None)
         message = self.message(held)
         if self._traces is not None:
             message = await self._traced(message, held.line.line, self._traces)
         return held, message
 
     async def _was_cut_off(self, held: HeldLine) -> bool:
-        """Whether the thread of a line ends in its own run, whose process was killed.
+        """Whether the thread of a line ends in its own run, which was killed or cancelled.
 
         What breaks otherwise: the thread gets the line, and what its first steps wrote, twice.
         """
-        saver, loop = saver_of(self._made.graph), self._made.loop
-        if held.claim.attempt == 1 or held.line.thread is None or saver is None:
+        saver = saver_of(self._made.graph)
+        if held.line.thread is None or saver is None:
             return False
-        latest = saver.aget_tuple(
-            {"configurable": {"thread_id": held.line.thread, "checkpoint_ns": ""}}
-        )
+        thread = {"configurable": {"thread_id": held.line.thread, "checkpoint_ns": ""}}
         try:
+            # Where runs use it: an asyncio saver serves one loop.
+            loop = loop_of(self._bridge)
             async with asyncio.timeout(_READ_SECONDS):
-                found = await (latest if loop is None else await_on_loop(loop, latest))
+                found = await await_on_loop(loop, saver.aget_tuple(thread))
         except Exception:  # a saver that fails, or does not answer, fails the run, too
             return False
         return found is not None and found.metadata.get("message_id") == message_id(
@@ -171,6 +184,12 @@ class LineRuns:
         if first in {None, own}:  # answered elsewhere meanwhile; kept by a call that was repeated
             return message
         return message.replace(metadata={**message.metadata, "traceparent": first})
+
+    def note_of(self, held: HeldLine) -> str | bool | None:
+        """Return what the journal is to know of a line whose run was cancelled; None: nothing."""
+        if not self._can_continue or held.line.thread is None:
+            return None
+        return "" if held.continued else CUT_OFF
 
     def abandon(self, message: StreamMessage) -> None:
         """Drop a message that was `prepared`, and is not begun after all."""
@@ -197,7 +216,9 @@ class LineRuns:
 
     def take_back_ahead(self) -> None:
         """Cancel the runs of the lines that are ahead, unless they have begun meanwhile."""
-        cancel_unstarted(self._bridge, [*islice(self._lines, self._max_concurrency, None)])
+        ahead = [*islice(self._lines, self._max_concurrency, None)]
+        self._taken_back.update(ahead)
+        cancel_unstarted(self._bridge, ahead)
 
     def cancel(self) -> None:
         """Cancel all runs."""
@@ -213,7 +234,14 @@ class LineRuns:
         self._arrived.clear()
         with self._lock:
             runs, self._ended = self._ended, []
-        return [(self._lines.pop(run), None if run.cancelled() else run.result()) for run in runs]
+        return [self._result_of(run) for run in runs]
+
+    def _result_of(self, run: Run) -> tuple[HeldLine, StreamMessage | None]:
+        held, was_taken_back = self._lines.pop(run), run in self._taken_back
+        self._taken_back.discard(run)
+        if run.cancelled():
+            return held._replace(cut_off=not was_taken_back), None
+        return held, run.result()
 
     def _put_ended(self, run: Any) -> None:
         """Any thread; never blocks. Wakes the loop once for many runs."""

@@ -5,7 +5,8 @@ A journal is a namespace of shared state (`rxlanggraph.state`):
     the value "run"       the graph and the input; written once, by the process that begins the run
     the value "ingest"    how much of the input was ingested, and how many lines were invalid
     the values "drained:N" for each line N whose run was stopped between two supersteps, and has not
-                          been answered since: it continues on its thread, without its content
+                          been answered since: it continues on its thread, without its content; or
+                          CUT_OFF, if it was cancelled: it does if its thread ends in that run
     the values "trace:N"  for each line N that was begun with --traces, until it is ok: the
                           traceparent of its first attempt, which later ones are linked to
     the queue "lines"     a task for each message; its key is the number of the line. Completed: the
@@ -35,6 +36,7 @@ from rxlanggraph.state import DeadLetter, SyncState, Task
 from rxlanggraph.state.codec import CANCELLED
 
 __all__ = [
+    "CUT_OFF",
     "DROPPED",
     "INGEST",
     "QUEUE",
@@ -63,6 +65,8 @@ QUEUE, RUN, INGEST = "lines", "run", "ingest"
 # carries it, so that a journal of another release is recognized, whatever its fields are.
 FORMAT: Final = 1
 _MAX_THREAD_CHARACTERS = 512
+# Instead of the id of a checkpoint: whether there is one, its thread must tell.
+CUT_OFF: Final = False
 # Instead of a run: the journal is being dropped. It has no format, so every release refuses it.
 DROPPED: Final = {"dropped": True}
 
@@ -255,7 +259,7 @@ def line_from(item: Any) -> JournalLine:
 
 
 def drained_key(line: int) -> str:
-    """Return the name of the value that says that the run of a line was drained."""
+    """Return the name of the value that says that the run of a line was drained or cancelled."""
     return f"drained:{line}"
 
 

@@ -279,9 +279,12 @@ class JournalWorkers:
         while True:
             for held, result in await self._runs.ended():
                 if result is None or (result.status == "cancelled" and self._cancelling):
-                    self._start(self._give_back(held))
-                elif isinstance(result.error, RunDrainedError):
-                    self._start(self._put_back(held, result.error))
+                    is_cut_off = held.cut_off or self._cancelling
+                    note = self._runs.note_of(held) if is_cut_off else None
+                    self._start(self._put_back(held, note))
+                elif isinstance(error := result.error, RunDrainedError):
+                    note = (error.checkpoint_id or "") if error.begun else None
+                    self._start(self._put_back(held, note))
                 else:
                     self._answers.put(held, result)
 
@@ -292,11 +295,10 @@ class JournalWorkers:
             self._on_answer(held.line.line, answer.is_ok, answer.text)
         self._claims.let_go(held, answered=answer is not None)
 
-    async def _put_back(self, held: HeldLine, error: RunDrainedError) -> None:
+    async def _put_back(self, held: HeldLine, note: str | bool | None) -> None:
         # In this order: a process that is killed in between leaves a line that goes on, too.
-        if error.begun:
-            key = drained_key(held.line.line)
-            await self._retry(self._state.set, key, error.checkpoint_id or "")
+        if note is not None:
+            await self._retry(self._state.set, drained_key(held.line.line), note)
         await self._give_back(held)
 
     async def _give_back(self, held: HeldLine) -> None:
