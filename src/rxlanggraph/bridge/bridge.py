@@ -1104,12 +1104,11 @@ class RxPyLangGraphBridge:
         check_duration("stuck_after", stuck_after)
         check_flag("show_content", show_content)
         check_flag("nodes", nodes)
-        if not isinstance(graphs, Iterable):
+        if isinstance(graphs, str) or not isinstance(graphs, Iterable):
             raise InvalidTypeError(f"graphs must be a list of graphs, not {graphs!r}")
-        asking = []
-        for graph in graphs:
-            PendingInterrupts(graph)  # raises if it keeps no questions
-            asking.append(self._run_options(graph, errors="emit"))
+        asking = [self._run_options(graph, errors="emit") for graph in graphs]
+        for options in asking:
+            PendingInterrupts(options.graph)  # raises if it keeps no questions
         access = Access(token, allowed_hosts)
         looked_at = WatchedBridge(self._engine, self, self._fence, asking)
         source = BridgeSource(
