@@ -68,11 +68,7 @@ from rxlanggraph.bridge.shutdown import (
 from rxlanggraph.bridge.time_limits import TimeLimits, Timeout, check_deadline, check_limits
 from rxlanggraph.bridge.watched import WatchedBridge
 from rxlanggraph.concurrency import interpreter
-from rxlanggraph.errors import (
-    BlockingCallError,
-    InvalidArgumentError,
-    InvalidTypeError,
-)
+from rxlanggraph.errors import BlockingCallError, InvalidArgumentError, InvalidTypeError
 from rxlanggraph.executors.contract import Executor, Workers
 from rxlanggraph.executors.local import LocalExecutor
 from rxlanggraph.hooks import Hooks
@@ -392,7 +388,7 @@ class RxPyLangGraphBridge:
             LoopUnavailableError: The loop is closed, stopped or dying.
             BacklogFullError: ``max_pending`` is reached, with ``overflow="error"``.
             BlockingCallError: ``max_pending`` is reached, and waiting for room would block the
-                bridge's own loop, or a loop that reads the stream of a run.
+                bridge's own loop, or a loop on which the stream of a run is read.
             DeadlockError: ``max_pending`` is reached, and the room depends on the run that calls,
                 or on the loop that would be blocked.
             InvalidTypeError: ``graph`` cannot run, a thread_id, ``name``, node or key is not a
