@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 from behave import given, then, when
@@ -640,7 +641,10 @@ def step_the_input_was_rejected_with_pendinginterrupterror_and_the(context: Cont
 
 @when("the graph asks on a thread, and a page is made that is given it by its name")
 def step_the_graph_asks_on_a_thread_and_a_page_is_made(context: Context) -> None:
-    context.bridge.create_future_task(context.graph, StreamMessage({"n": 0}, "t")).result(LIMIT)
+    # Its question stays, in the memory that the scenarios share.
+    context.thread_id = uuid4().hex
+    message = StreamMessage({"n": 0}, context.thread_id)
+    context.bridge.create_future_task(context.graph, message).result(LIMIT)
     context.page = context.bridge.live_app(graphs=["support.executors.graphs:asking"])
 
 
@@ -660,7 +664,7 @@ def step_the_page_shows_the_question(context: Context) -> None:
                 await asyncio.sleep(0)  # no request waits
 
     (question,) = asyncio.run(shown())
-    assert question["thread_id"] == "t", question
+    assert question["thread_id"] == context.thread_id, question
 
 
 @when("an answer is sent to a thread without a question")
