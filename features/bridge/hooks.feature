@@ -101,7 +101,7 @@ Feature: Hooks receive the events of runs, and cannot harm them
     Given an open bridge on its own loop with max_concurrency=1, <options>
     When 9 messages go through <operator>, and a hook has every third one cancelled <when>
     Then 6 results and 3 cancellations are emitted, in order if it is ordered, and the stream completes
-    And no message has room
+    And no message holds room any more
 
     Examples: before they are handed over
       | when               | operator        | options                                |

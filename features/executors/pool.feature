@@ -253,6 +253,11 @@ Feature: What is common to executors, whatever starts their workers
     When the graph asks on a thread, new input follows, and then the answer
     Then the input was rejected with PendingInterruptError, and the answer is the result
 
+  Scenario: The page of a bridge with workers is given the graph by its name, as a call is
+    Given a bridge for the graph "asking" with 1 workers in this process
+    When the graph asks on a thread, and a page is made that is given it by its name
+    Then the page shows the question
+
   Scenario: An answer to a question that is not pending is refused
     Given a bridge for the graph "asking" with 1 workers in this process
     When an answer is sent to a thread without a question

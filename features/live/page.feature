@@ -145,4 +145,5 @@ Feature: The page is for those who have its token, on this machine
       | with stuck_after=0           | InvalidArgumentError | stuck_after               |
       | with show_content="no"       | InvalidTypeError     | True or False             |
       | with a graph as its graphs   | InvalidTypeError     | a list of graphs          |
+      | with a name as its graphs    | InvalidTypeError     | a list of graphs          |
       | without the extra            | MissingExtraError    | rxlanggraph[live]         |

@@ -30,11 +30,7 @@ from typing import Any, TypeAlias, TypeVar, Unpack
 
 from reactivex import Observable
 
-from rxlanggraph.bridge.bridge import (
-    OperatorArguments,
-    RxPyLangGraphBridge,
-    check_known,
-)
+from rxlanggraph.bridge.bridge import OperatorArguments, RxPyLangGraphBridge, check_known
 from rxlanggraph.bridge.graphs.adapters import Graph
 from rxlanggraph.bridge.internal import single_lane_operator
 from rxlanggraph.bridge.operators.async_iterable import (

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import httpx
 from behave import given, then, when
 from behave.runner import Context
 from langgraph.checkpoint.memory import InMemorySaver
@@ -635,6 +637,34 @@ def step_the_input_was_rejected_with_pendinginterrupterror_and_the(context: Cont
     assert context.answered.status == "ok" and context.answered.content["n"] == 7
     pending = context.bridge.pending_interrupts(context.graph)
     assert asyncio.run(pending) == ()
+
+
+@when("the graph asks on a thread, and a page is made that is given it by its name")
+def step_the_graph_asks_on_a_thread_and_a_page_is_made(context: Context) -> None:
+    # Its question stays, in the memory that the scenarios share.
+    context.thread_id = uuid4().hex
+    message = StreamMessage({"n": 0}, context.thread_id)
+    context.bridge.create_future_task(context.graph, message).result(LIMIT)
+    context.page = context.bridge.live_app(graphs=["support.executors.graphs:asking"])
+
+
+@then("the page shows the question")
+def step_the_page_shows_the_question(context: Context) -> None:
+    async def shown() -> list[Any]:
+        transport = httpx.ASGITransport(context.page)
+        headers = {"authorization": f"Bearer {context.page.token}"}
+        async with (
+            asyncio.timeout(LIMIT),
+            httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            while True:  # the first request begins to read
+                snapshot = (await client.get("/api/snapshot", headers=headers)).json()
+                if snapshot["interrupts"]:
+                    return list(snapshot["interrupts"])
+                await asyncio.sleep(0)  # no request waits
+
+    (question,) = asyncio.run(shown())
+    assert question["thread_id"] == context.thread_id, question
 
 
 @when("an answer is sent to a thread without a question")

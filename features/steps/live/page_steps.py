@@ -509,6 +509,7 @@ def step_a_page_is_made(context: Context, how: str) -> None:
         "with stuck_after=0": {"stuck_after": 0},
         'with show_content="no"': {"show_content": "no"},
         "with a graph as its graphs": {"graphs": context.world.graph},
+        "with a name as its graphs": {"graphs": "package.module:graph"},
         "without the extra": {},
     }
     if how == "without the extra":

@@ -19,12 +19,12 @@ from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.conversation.messages import Message
 from rxlanggraph.agent.listeners import AgentListeners
 from rxlanggraph.agent.output.queue import OutputQueue, branch_of
+from rxlanggraph.agent.output.run_stream import RunStream
 from rxlanggraph.agent.requests import adds_to_memory, question_of, remember
 from rxlanggraph.agent.responders.choice import make_responder
 from rxlanggraph.agent.run import (
     AgentRun,
     RunPersistence,
-    RunStream,
     current_run,
     output_of_run,
     run_timeout,

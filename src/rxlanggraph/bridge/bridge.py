@@ -68,11 +68,7 @@ from rxlanggraph.bridge.shutdown import (
 from rxlanggraph.bridge.time_limits import TimeLimits, Timeout, check_deadline, check_limits
 from rxlanggraph.bridge.watched import WatchedBridge
 from rxlanggraph.concurrency import interpreter
-from rxlanggraph.errors import (
-    BlockingCallError,
-    InvalidArgumentError,
-    InvalidTypeError,
-)
+from rxlanggraph.errors import BlockingCallError, InvalidArgumentError, InvalidTypeError
 from rxlanggraph.executors.contract import Executor, Workers
 from rxlanggraph.executors.local import LocalExecutor
 from rxlanggraph.hooks import Hooks
@@ -392,7 +388,7 @@ class RxPyLangGraphBridge:
             LoopUnavailableError: The loop is closed, stopped or dying.
             BacklogFullError: ``max_pending`` is reached, with ``overflow="error"``.
             BlockingCallError: ``max_pending`` is reached, and waiting for room would block the
-                bridge's own loop, or a loop that reads the stream of a run.
+                bridge's own loop, or a loop on which the stream of a run is read.
             DeadlockError: ``max_pending`` is reached, and the room depends on the run that calls,
                 or on the loop that would be blocked.
             InvalidTypeError: ``graph`` cannot run, a thread_id, ``name``, node or key is not a
@@ -1104,12 +1100,11 @@ class RxPyLangGraphBridge:
         check_duration("stuck_after", stuck_after)
         check_flag("show_content", show_content)
         check_flag("nodes", nodes)
-        if not isinstance(graphs, Iterable):
+        if isinstance(graphs, str) or not isinstance(graphs, Iterable):
             raise InvalidTypeError(f"graphs must be a list of graphs, not {graphs!r}")
-        asking = []
-        for graph in graphs:
-            PendingInterrupts(graph)  # raises if it keeps no questions
-            asking.append(self._run_options(graph, errors="emit"))
+        asking = [self._run_options(graph, errors="emit") for graph in graphs]
+        for options in asking:
+            PendingInterrupts(options.graph)  # raises if it keeps no questions
         access = Access(token, allowed_hosts)
         looked_at = WatchedBridge(self._engine, self, self._fence, asking)
         source = BridgeSource(

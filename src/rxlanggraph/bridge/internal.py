@@ -13,12 +13,7 @@ from typing import Any, Literal, Unpack
 
 from reactivex import Observable
 
-from rxlanggraph.bridge.bridge import (
-    OperatorArguments,
-    Retry,
-    RxPyLangGraphBridge,
-    check_operator,
-)
+from rxlanggraph.bridge.bridge import OperatorArguments, Retry, RxPyLangGraphBridge, check_operator
 from rxlanggraph.bridge.graphs.adapters import Graph
 from rxlanggraph.bridge.operators.subscription import ErrorPolicy, ThreadSelector, make_operator
 from rxlanggraph.bridge.run import Phase, Run

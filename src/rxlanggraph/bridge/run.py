@@ -9,13 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import threading
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Generator,
-    Iterable,
-    Sequence,
-)
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,12 +33,7 @@ from rxlanggraph.errors import (
     RunTimeoutError,
     WrongProcessError,
 )
-from rxlanggraph.messages import (
-    Status,
-    StreamMessage,
-    answer_to,
-    failure_of,
-)
+from rxlanggraph.messages import Status, StreamMessage, answer_to, failure_of
 from rxlanggraph.registry import Outcome
 
 if TYPE_CHECKING:

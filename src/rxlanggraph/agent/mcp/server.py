@@ -93,7 +93,7 @@ def _calls(
     conversation_timeout: float = CONVERSATION_TIMEOUT,
 ) -> CallTracker:
     check_whole("max_conversations", max_conversations, least=1)
-    check_timeout("conversation_timeout", conversation_timeout)
+    conversation_timeout = check_timeout("conversation_timeout", conversation_timeout)
     return CallTracker(ConversationTable(max_conversations, conversation_timeout), shared=shared)
 
 
@@ -270,9 +270,9 @@ def serve_http(
     check_seconds("grace", grace)
     check_whole("max_connections", max_connections, least=1)
     check_whole("max_sessions", max_sessions, least=1)
-    check_timeout("header_timeout", header_timeout)
-    check_timeout("body_timeout", body_timeout)
-    check_timeout("session_timeout", session_timeout)
+    header_timeout = check_timeout("header_timeout", header_timeout)
+    body_timeout = check_timeout("body_timeout", body_timeout)
+    session_timeout = check_timeout("session_timeout", session_timeout)
     access = make_access(host, allowed_hosts, allowed_origins, token, auth)
     calls = _calls(share_conversation, max_conversations, conversation_timeout)
     app = DisconnectMiddleware(

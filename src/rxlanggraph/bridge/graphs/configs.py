@@ -35,9 +35,9 @@ Config: TypeAlias = Mapping[str, Any]
 
 # If LangChain has not been imported, no context holds anything of it.
 _LANGCHAIN = "langchain_core.runnables.config"
+_SAVER = "__pregel_checkpointer"
 # LangGraph takes an input whose metadata has the latest checkpoint's run_id for the same run
 # reconnecting, and drops the input. A batch's own "run_id" in its messages must not do that.
-_SAVER = "__pregel_checkpointer"
 _NOT_PASSED_ON = frozenset({"run_id"})
 
 

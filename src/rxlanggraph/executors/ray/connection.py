@@ -108,7 +108,7 @@ class Connection:
             callback: Called once, in the thread of the connection or this one; must not raise.
 
         Returns:
-            What to call when this is of no interest any more.
+            A function that withdraws the callback.
         """
         key = object()
         with self._lost_lock:
@@ -164,10 +164,10 @@ class Connection:
             self._gone.wait(0.05)
 
     def _keep(self) -> None:
-        global _used, _made
+        global _used, _connected_here
         try:
             found = bool(self._ray.is_initialized())
-            _used, _made = True, _made if found else self._ray
+            _used, _connected_here = True, _connected_here if found else self._ray
             if found:
                 pass  # by other code, which also ends it
             elif self.address is None:
@@ -207,7 +207,7 @@ _current: Connection | None = None
 # Whether there ever was a connection, and Ray if it was made here. Written by the threads of
 # connections, one after the other; read in a forked child, where one that has ended is no better.
 _used = False
-_made: Any = None
+_connected_here: Any = None
 # Set in a forked child, before its own code continues.
 _elsewhere: WrongProcessError | None = None
 
@@ -271,8 +271,8 @@ def _after_fork() -> None:
         "the connection to Ray",
         "start processes that use Ray before it is made, or by multiprocessing's method 'spawn'",
     )
-    if _made is not None:
-        leave_to_parent(_made)
+    if _connected_here is not None:
+        leave_to_parent(_connected_here)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork

@@ -1,4 +1,4 @@
-"""RayExecutor: the public class, which has the settings alone."""
+"""RayExecutor: the public class. It holds settings; its bridges have a `WorkerPool` each."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ class RayExecutor:
 
     Args:
         target: The graph, as ``"package.module:attribute"``, which the workers import; or a
-            function without parameters that makes it, sync or async, also as a context manager: a
-            checkpointer of a server is opened in it, once in each worker. A compiled graph does not
-            survive pickling. A function of the content may take the place of a graph.
+            function without parameters that makes it, sync or async, also as a context manager.
+            Each worker calls it once: open the checkpointer of a server in it. A compiled graph is
+            refused, as it does not survive pickling. A function of the content may take the place
+            of a graph.
         workers: How many processes there are; None for as many as this machine has CPUs.
-        address: Of a running cluster, ``"host:port"`` or ``"auto"``, of which this machine is a
-            node. None starts a cluster for this process alone.
-        retries: How often a run is repeated whose worker was lost: at least once, so what a node
-            does should be idempotent. On a thread with checkpoints, it continues where it was. 0:
-            it fails with a `WorkerLostError`.
+        address: The address of a running cluster of which this machine is a node, ``"host:port"``
+            or ``"auto"``. None starts a cluster for this process alone.
+        retries: How often a run whose worker was lost is repeated. Its nodes may then execute more
+            than once, so their effects should be idempotent. On a thread with checkpoints, the run
+            continues where it was. 0: it fails with a `WorkerLostError`.
         calls_per_worker: How many runs a worker may have at once; others wait in the driver.
         num_cpus: The CPUs that a worker reserves in a running cluster.
         runtime_env: Ray's environment of the workers: packages, files, variables.
         context_vars: The context variables of the submitter that a run sees in its worker, each as
             ``"package.module:attribute"``.
-        dashboard: Whether a cluster that is started has Ray's dashboard.
-        loopback: Whether it listens on this machine's own interface alone.
+        dashboard: Whether a cluster that is started here has Ray's dashboard.
+        loopback: Whether such a cluster listens on this machine's own interface alone.
         start_timeout: Seconds for a worker to start.
 
     Raises:
