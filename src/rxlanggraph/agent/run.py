@@ -33,7 +33,7 @@ from rxlanggraph.agent.output.queue import OutputQueue, get_as
 from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.run_on_loop import await_on_loop
-from rxlanggraph.concurrency.stacks import context_of
+from rxlanggraph.concurrency.stacks import context_of, tasks_of
 from rxlanggraph.concurrency.tasks import retrieve_exception, silence_pending_warning
 from rxlanggraph.errors import (
     AgentError,
@@ -306,7 +306,7 @@ class _TasksOfRuns(threading.local):
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # none yet, or one that was closed before it called `_forget`
             self._loop, self._by_run = loop, defaultdict(list)
-            for task in asyncio.all_tasks(loop):
+            for task in tasks_of(loop):
                 innermost = context_of(task).get(_current)
                 for each in () if innermost is None else innermost.chain():
                     self._by_run[each].append(task)
