@@ -270,7 +270,7 @@ class GraphHost:
                 await call.idle.wait()
         if call.companions:
             # What they have told from threads is due on the loop. From Python 3.14 on, the end of a
-            # thread may overtake it: a future that is done already does not have to wait for a turn.
+            # thread may overtake it: a future that is done already does not wait for a turn.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
         for each in call.companions:
