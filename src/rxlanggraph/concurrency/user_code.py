@@ -24,9 +24,7 @@ from typing import Any
 __all__ = ["call_for_future", "contain", "is_interrupt", "raise_on_loop", "signature_of"]
 
 
-def signature_of(
-    function: Callable[..., Any], *, follow_wrapped: bool = True
-) -> inspect.Signature:
+def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -> inspect.Signature:
     """Return the signature of ``function``, whatever its annotations are. Any thread.
 
     What breaks without it: Python 3.14 evaluates annotations when they are asked for, and a name
