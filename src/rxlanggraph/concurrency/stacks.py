@@ -7,6 +7,7 @@ On Python 3.13 without the GIL, only what runs on the loop of the calling thread
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sys
 import threading
@@ -81,14 +82,11 @@ def tasks_of(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[Any]]:
     another thread, has others. Asked in any other thread, it names them all.
     """
     tasks = asyncio.all_tasks(loop)
-    if sys.version_info < (3, 14) or asyncio._get_running_loop() is not loop:
-        return tasks
-    helper = threading.Thread(target=lambda: tasks.update(asyncio.all_tasks(loop)), daemon=True)
-    try:
-        start_detached(helper)
-    except RuntimeError:  # there can be no more threads
-        return tasks
-    helper.join()
+    if sys.version_info >= (3, 14) and asyncio._get_running_loop() is loop:
+        helper = threading.Thread(target=lambda: tasks.update(asyncio.all_tasks(loop)), daemon=True)
+        with contextlib.suppress(RuntimeError):  # there can be no more threads
+            start_detached(helper)
+            helper.join()
     return tasks
 
 

@@ -34,13 +34,13 @@ def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -
         TypeError: It cannot be called.
         ValueError: It has no signature, as some functions in C.
     """
-    if sys.version_info < (3, 14):
-        return inspect.signature(function, follow_wrapped=follow_wrapped)
-    from annotationlib import Format  # noqa: PLC0415 - as of 3.14
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format  # noqa: PLC0415 - Python 3.14 brought it
 
-    return inspect.signature(
-        function, follow_wrapped=follow_wrapped, annotation_format=Format.FORWARDREF
-    )
+        return inspect.signature(
+            function, follow_wrapped=follow_wrapped, annotation_format=Format.FORWARDREF
+        )
+    return inspect.signature(function, follow_wrapped=follow_wrapped)
 
 
 def call_for_future(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
