@@ -16,7 +16,7 @@ from rxlanggraph.bridge.chunks import is_graph
 from rxlanggraph.bridge.graphs.attempts import saver_of
 from rxlanggraph.bridge.graphs.configs import config_for, layers_of
 from rxlanggraph.bridge.run import Run
-from rxlanggraph.concurrency.user_code import signature_of
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.errors import RunDrainedError
 from rxlanggraph.executors.remote_graph import RemoteGraph
 

@@ -19,7 +19,7 @@ from typing import Any
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import TargetError
 from rxlanggraph.cli.stdio import print_stderr
-from rxlanggraph.concurrency.user_code import signature_of
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.errors import error_text
 
 __all__ = ["MadeGraph", "factory_arguments", "is_factory", "made_graph", "make_on"]

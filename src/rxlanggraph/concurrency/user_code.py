@@ -1,4 +1,4 @@
-"""Calling user code: its parameters, and the exceptions that it raises.
+"""Containing the exceptions that user code raises where the library calls it.
 
 Done-callbacks, observers and the like run in threads that serve all runs: the loop's, or that of a
 call to ``cancel``. No caller there could handle an exception, whatever its class: a
@@ -14,33 +14,12 @@ callback.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["call_for_future", "contain", "is_interrupt", "raise_on_loop", "signature_of"]
-
-
-def signature_of(function: Callable[..., Any], *, follow_wrapped: bool = True) -> inspect.Signature:
-    """Return the signature of ``function``, whatever its annotations are. Any thread.
-
-    What breaks without it: Python 3.14 evaluates annotations when they are asked for, and a name
-    that is imported for type checkers alone is not defined then.
-
-    Raises:
-        TypeError: It cannot be called.
-        ValueError: It has no signature, as some functions in C.
-    """
-    if sys.version_info >= (3, 14):
-        from annotationlib import Format  # noqa: PLC0415 - Python 3.14 brought it
-
-        return inspect.signature(
-            function, follow_wrapped=follow_wrapped, annotation_format=Format.FORWARDREF
-        )
-    return inspect.signature(function, follow_wrapped=follow_wrapped)
+__all__ = ["call_for_future", "contain", "is_interrupt", "raise_on_loop"]
 
 
 def call_for_future(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

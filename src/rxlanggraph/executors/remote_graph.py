@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from rxlanggraph.concurrency.user_code import signature_of
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.executors.targets import in_memory_parts
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
 
-from rxlanggraph.concurrency.user_code import signature_of
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["Target", "check_target", "in_memory_parts", "is_factory", "load", "made_by"]

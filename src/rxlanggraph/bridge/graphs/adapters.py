@@ -30,7 +30,8 @@ from rxlanggraph.bridge.graphs.interrupts import (
     ThreadGate,
     named_by_source,
 )
-from rxlanggraph.concurrency.user_code import call_for_future, signature_of
+from rxlanggraph.concurrency.signatures import signature_of
+from rxlanggraph.concurrency.user_code import call_for_future
 from rxlanggraph.errors import (
     AgentInterruptedError,
     InvalidArgumentError,
