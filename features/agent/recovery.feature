@@ -45,6 +45,16 @@ Feature: Whatever happens to a run of an agent, the agent can be used again
     Then RunTimeoutError is raised, which says "did not end within 0.05 s"
     And the log names the task
 
+  Scenario Outline: A run that is cancelled after its loop has paused leaves no task behind: <host>
+    Given a runnable agent that leaves a task to itself
+    When its loop, run by <host>, pauses with a run in flight, which is cancelled when it runs again
+    Then the task has ended before the run
+
+    Examples:
+      | host                   |
+      | asyncio.Runner         |
+      | a new thread each time |
+
   Scenario: A TimeoutError raised by the step arrives unchanged
     Given a runnable agent that raises TimeoutError
     When it is asked to answer

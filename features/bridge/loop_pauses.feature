@@ -72,6 +72,26 @@ Feature: A paused loop is not gone: runs in flight are given up, and the bridge 
     When the loop stops with a run that swallows cancelling, and runs again with a new message
     Then the new one has begun only after the old one had ended
 
+  Scenario Outline: A run that is cancelled after the pause keeps its thread until LangGraph has saved what it did: <host>
+    Given a program that runs its loop by <host>, and a bridge that adopts it, whose loop is not watched
+    When the loop stops with a graph that waits for its saver, and runs again: the graph is cancelled, and its thread has a new message
+    Then the new one has begun only after the saver was done
+
+    Examples:
+      | host                   |
+      | asyncio.Runner         |
+      | a new thread each time |
+
+  Scenario Outline: A run whose time is over after the pause names its node, and its stack has the node: <host>
+    Given a program that runs its loop by <host>, and a bridge that adopts it, whose loop is not watched
+    When the loop stops with a run in flight that has a time limit, and runs again until that is over
+    Then its error names the node, and its stack on the loop had the line at which the node waits
+
+    Examples:
+      | host                   |
+      | asyncio.Runner         |
+      | a new thread each time |
+
   Scenario: A message that is sent just as the loop stops is given up too
     Given a program that runs its loop by asyncio.Runner, and a bridge that adopts it
     When a message passes the look at the loop, which stops before it is handed over

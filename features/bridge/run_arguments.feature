@@ -9,6 +9,7 @@ Feature: The arguments of a call reach its runs, through create_future_task and 
       | what                    | form                                          |
       | the message             | an async function of content, message         |
       | the message             | a sync function of content, message           |
+      | the message             | a function of content, message, of a type that is not there |
       | the config              | an async function of content, config          |
       | the config              | a sync function of content, config=None       |
       | the message and the config | an async function of content, config, message |

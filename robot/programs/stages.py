@@ -9,6 +9,7 @@ what each run came to. stages.py continue THREAD...: send None to these threads.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import operator
 import os
@@ -87,7 +88,9 @@ def build(saver: Any) -> Any:
     return builder.compile(checkpointer=saver)
 
 
-graph = build(Threads(sqlite3.connect("threads.sqlite", check_same_thread=False)))
+database = sqlite3.connect("threads.sqlite", check_same_thread=False)
+atexit.register(database.close)  # Python 3.14 complains of one that is left open
+graph = build(Threads(database))
 
 
 def begin(count: str) -> None:

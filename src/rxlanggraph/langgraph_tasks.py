@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from contextvars import ContextVar
 from typing import Any
 
-from rxlanggraph.concurrency.stacks import context_of
+from rxlanggraph.concurrency.stacks import context_of, tasks_of
 
 __all__ = ["LangGraphTasks"]
 
@@ -53,7 +53,7 @@ class LangGraphTasks:
     def _search(self, loop: asyncio.AbstractEventLoop) -> None:
         asked, self._asked = self._asked, {}
         found: dict[object, list[asyncio.Task[object]]] = {scope: [] for scope in asked}
-        for task in asyncio.all_tasks(loop):
+        for task in tasks_of(loop):
             of_run = found.get(context_of(task).get(self._variable))
             if of_run is not None and _is_of_langgraph(task):
                 of_run.append(task)

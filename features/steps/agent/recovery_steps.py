@@ -14,6 +14,7 @@ from support.agent.agent_runs import (
     note,
 )
 from support.concurrency.listening import listening
+from support.concurrency.pauses import make_host, until
 from support.concurrency.raising import raised
 from support.concurrency.tasks import run
 from support.concurrency.waiting import thread
@@ -108,6 +109,32 @@ def step_the_log_names_the_task(context: Context) -> None:
     (task,) = context.deaf
     (warning,) = context.warnings
     assert task.get_name() in warning and "continues" in warning, warning
+
+
+@when(
+    "its loop, run by {host:Host}, pauses with a run in flight, which is cancelled when it runs "
+    "again"
+)
+def step_its_loop_pauses_with_a_run_in_flight(context: Context, host: str) -> None:
+    agent, running = context.agent, make_host(context, host)
+
+    async def begin() -> asyncio.Task[Any]:
+        task = asyncio.create_task(agent.run("request"))
+        await until(lambda: len(agent.tasks) > 0)
+        return task
+
+    async def go_on() -> bool:
+        begun.cancel()
+        await asyncio.wait([begun])
+        return bool(agent.tasks[0].done())
+
+    begun = running.run(begin())
+    context.ended_before = running.run(go_on())
+
+
+@then("the task has ended before the run")
+def step_the_task_has_ended_before_the_run(context: Context) -> None:
+    assert context.ended_before
 
 
 @when("it is asked again, with reset")

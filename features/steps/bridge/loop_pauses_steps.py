@@ -6,37 +6,32 @@ from concurrent.futures import CancelledError, Future, wait
 from typing import Any
 
 import reactivex
-from behave import given, register_type, then, when
+from behave import given, then, when
 from behave.runner import Context
+from langgraph.checkpoint.memory import InMemorySaver
 from reactivex import operators as ops
 
 from rxlanggraph import BlockingCallError, LoopUnavailableError, RxPyLangGraphBridge
+from rxlanggraph.errors import RunTimeoutError
 from support.bridge.bridges import arguments, failure_of, send
-from support.bridge.graphs import Work
-from support.concurrency.loops import factory_of
+from support.bridge.graphs import Work, one_node
 from support.concurrency.patching import patch
-from support.concurrency.pauses import HOSTS, until
+from support.concurrency.pauses import make_host, until
 from support.concurrency.raising import error_of
-from support.concurrency.tasks import forever
+from support.concurrency.tasks import forever, pass_turns
 from support.concurrency.waiting import LIMIT, Gate, Log, thread
-from support.step_types import one_of
 
 # How often the loop is looked at here, in seconds: these scenarios wait for it to be noticed.
 LOOK_EVERY = 0.01
 
 
-register_type(Host=one_of(HOSTS))
-
-
-def make_host(context: Context, host: str) -> None:
-    host_type, kind = HOSTS[host]
-    context.host = host_type(factory_of(context, kind))
-    context.add_cleanup(context.host.close)
+def make_program(context: Context, host: str) -> None:
+    context.host = make_host(context, host)
     context.work, context.futures = Work(), []
 
 
 def make_bridge(context: Context, host: str, *, look_every: float, **options: Any) -> None:
-    make_host(context, host)
+    make_program(context, host)
     context.bridge = RxPyLangGraphBridge(context.host.loop, **options)
     context.bridge._engine.host.look_every = look_every
 
@@ -49,7 +44,7 @@ def make_bridge(context: Context, host: str, *, look_every: float, **options: An
 
 @given("a program that runs its loop by {host:Host}")
 def step_program(context: Context, host: str) -> None:
-    make_host(context, host)
+    make_program(context, host)
 
 
 @given("a program that runs its loop by {host:Host}, and a bridge that adopts it")
@@ -328,6 +323,75 @@ def step_the_loop_stops_with_a_run_that_swallows_cancelling_and(context: Context
 def step_begun_after(context: Context) -> None:
     assert context.began_while_on == [0], context.began_while_on
     assert list(context.work.ended) == [0, 1] and context.work.peak == 1
+
+
+class SlowSaver(InMemorySaver):
+    """Saves no checkpoint before the gate opens."""
+
+    def __init__(self, gate: Gate) -> None:
+        super().__init__()
+        self._gate = gate
+
+    async def aput(self, *arguments: Any) -> Any:
+        await self._gate.wait_async()
+        return await super().aput(*arguments)
+
+
+@when(
+    "the loop stops with a graph that waits for its saver, and runs again: the graph is "
+    "cancelled, and its thread has a new message"
+)
+def step_the_loop_stops_with_a_graph_that_waits_for_its_saver(context: Context) -> None:
+    work = context.work
+    graph = one_node(work.answer, checkpointer=SlowSaver(work.gate))
+
+    async def begin() -> None:
+        task = context.bridge.create_future_task
+        context.futures.append(task(graph, {"value": 0}, thread_id="t"))
+        await until(lambda: len(work.ended) > 0)
+        await pass_turns()  # to the end of the graph, which waits
+
+    async def go_on() -> None:
+        context.futures[0].cancel()
+        send(context, "an async function", [1], thread_id="t")
+        await pass_turns()
+        context.began_while_saving = list(work.began)
+        work.gate.open()
+        await asyncio.wrap_future(context.futures[1])
+
+    context.host.run(begin())
+    context.host.run(go_on())
+
+
+@then("the new one has begun only after the saver was done")
+def step_the_new_one_has_begun_only_after_the_saver_was_done(context: Context) -> None:
+    assert context.began_while_saving == [0], context.began_while_saving
+    assert list(context.work.began) == [0, 1]
+
+
+@when(
+    "the loop stops with a run in flight that has a time limit, and runs again until that is over"
+)
+def step_the_loop_stops_with_a_run_that_has_a_time_limit(context: Context) -> None:
+    async def begin() -> None:
+        send(context, "a waiting graph", [0], timeout=3600)
+        await until(lambda: len(context.work.began) > 0)
+
+    async def go_on() -> None:
+        run = context.futures[0]
+        context.stack = context.bridge._engine.stack(run)
+        run.timer._run()
+        await asyncio.gather(asyncio.wrap_future(run), return_exceptions=True)
+
+    context.host.run(begin())
+    context.host.run(go_on())
+
+
+@then("its error names the node, and its stack on the loop had the line at which the node waits")
+def step_its_error_names_the_node(context: Context) -> None:
+    assert "await self.gate.wait_async()" in context.stack, context.stack
+    error = failure_of(context)
+    assert isinstance(error, RunTimeoutError) and error.node == "node", repr(error)
 
 
 @when("a message passes the look at the loop, which stops before it is handed over")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,16 @@ async def of_message(content: Any, message: Any) -> Got:
 
 def of_message_sync(content: Any, message: Any) -> Got:
     return {"message": message}
+
+
+def of_types_unknown() -> Callable[..., Any]:
+    """One whose annotation cannot be evaluated, as if its name was imported for types alone."""
+    source = "async def of_message(content, message: Unknown): return {'message': message}"
+    flags = 0 if sys.version_info >= (3, 14) else annotations.compiler_flag
+    names: dict[str, Any] = {}
+    exec(compile(source, __file__, "exec", flags, dont_inherit=True), names)
+    function: Callable[..., Any] = names["of_message"]
+    return function
 
 
 async def of_config(content: Any, config: Any) -> Got:
@@ -103,6 +114,7 @@ async def with_own(content: Any, message: Any) -> Got:
 FUNCTIONS: dict[str, Callable[[], Any]] = {
     "an async function of content, message": lambda: of_message,
     "a sync function of content, message": lambda: of_message_sync,
+    "a function of content, message, of a type that is not there": of_types_unknown,
     "an async function of content, config": lambda: of_config,
     "a sync function of content, config=None": lambda: of_config_sync,
     "an async function of content, config, message": lambda: of_both,

@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from rxlanggraph.agent import BaseAgent, Message
-from support.concurrency.tasks import run
+from support.concurrency.tasks import forever, run
 from support.concurrency.waiting import LIMIT, Gate, Log, in_threads
 
 __all__ = [
@@ -127,6 +127,14 @@ class Starting(Watched):
         for _ in range(2):
             await asyncio.sleep(0)
         self.add_message("assistant", str(number))
+
+
+class Leaving(Watched):
+    """Starts a task that it does not await, and waits."""
+
+    async def work(self) -> Any:
+        self.tasks.append(asyncio.create_task(forever()))
+        await forever()
 
 
 class Steps(Watched):
@@ -288,6 +296,7 @@ AGENTS: dict[str, Callable[[], BaseAgent]] = {
     'never answers "lost", and has a gate': LosingOne,
     "uses a tool": UsingTool,
     "starts tasks": Starting,
+    "leaves a task to itself": Leaving,
     "asks itself directly": lambda: AskingItself("directly"),
     "asks itself in a task": lambda: AskingItself("in a task"),
     "asks itself by another agent": lambda: AskingItself("by another agent"),

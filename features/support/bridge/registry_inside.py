@@ -153,6 +153,13 @@ def lost_by_closing(make: Callable[[], Any], way: Way, files: set[str]) -> list[
     return lost
 
 
+class _Allocating(Future[Any]):
+    """Allocates in its hash, which is asked for under the lock: the only place on Python 3.14."""
+
+    def __hash__(self) -> int:
+        return hash(tuple([] for _ in range(4)) and id(self))
+
+
 class Storm:
     """Interruptions that add a task whenever they come, until enough of them came from inside."""
 
@@ -200,7 +207,7 @@ class Storm:
         self._entered = False
 
     def _one(self) -> None:
-        task: Future[Any] = Future()
+        task = _Allocating()
         self._registry.add(task)
         self._registry.snapshot()
         self._registry.tasks()  # allocates under the lock what the collector counts

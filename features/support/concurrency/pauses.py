@@ -6,10 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from behave import register_type
+from behave.runner import Context
+
+from support.concurrency.loops import factory_of
 from support.concurrency.tasks import end_tasks_and_close
 from support.concurrency.waiting import LIMIT, thread
+from support.step_types import one_of
 
-__all__ = ["HOSTS", "Host", "until"]
+__all__ = ["HOSTS", "Host", "make_host", "until"]
 
 _T = TypeVar("_T")
 
@@ -71,3 +76,13 @@ HOSTS: dict[str, tuple[type[Host], str]] = {
     "asyncio.Runner, with uvloop": (RunnerHost, "uvloop"),
     "run_until_complete of uvloop": (Host, "uvloop"),
 }
+
+register_type(Host=one_of(HOSTS))
+
+
+def make_host(context: Context, kind: str) -> Host:
+    """Make one of `HOSTS`, which is closed when the scenario ends."""
+    host_type, loop = HOSTS[kind]
+    host = host_type(factory_of(context, loop))
+    context.add_cleanup(host.close)
+    return host

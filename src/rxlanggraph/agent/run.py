@@ -30,7 +30,7 @@ from rxlanggraph.agent.conversation.memory import Memory
 from rxlanggraph.agent.listeners import ObservedRun
 from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.bridge.graphs.configs import one_thread, threads_of
-from rxlanggraph.concurrency.stacks import context_of
+from rxlanggraph.concurrency.stacks import context_of, tasks_of
 from rxlanggraph.concurrency.tasks import retrieve_exception, silence_pending_warning
 from rxlanggraph.errors import AgentError, RunTimeoutError
 
@@ -296,7 +296,7 @@ class _TasksOfRuns(threading.local):
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # none yet, or one that was closed before it called `_forget`
             self._loop, self._by_run = loop, defaultdict(list)
-            for task in asyncio.all_tasks(loop):
+            for task in tasks_of(loop):
                 innermost = context_of(task).get(_current)
                 for each in () if innermost is None else innermost.chain():
                     self._by_run[each].append(task)

@@ -7,7 +7,6 @@ and so is not stopped.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import weakref
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from rxlanggraph.bridge.chunks import is_graph
 from rxlanggraph.bridge.graphs.attempts import saver_of
 from rxlanggraph.bridge.graphs.configs import config_for, layers_of
 from rxlanggraph.bridge.run import Run
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.errors import RunDrainedError
 from rxlanggraph.executors.remote_graph import RemoteGraph
 
@@ -59,7 +59,7 @@ def _has_control(call: Callable[..., Any]) -> bool:
 
 def _looked_for(function: Callable[..., Any]) -> bool:
     try:
-        parameters = inspect.signature(function).parameters
+        parameters = signature_of(function).parameters
     except (TypeError, ValueError):
         return False
     return "control" in parameters or any(

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from rxlanggraph.bridge.run import Phase, Run, RunScope, run_scope
 from rxlanggraph.concurrency import interpreter
-from rxlanggraph.concurrency.stacks import context_of
+from rxlanggraph.concurrency.stacks import context_of, tasks_of
 from rxlanggraph.registry import Entry, TaskInfo, TaskState
 
 __all__ = ["NodeFinder", "info_of_run", "node_path", "nodes_at_work"]
@@ -125,7 +125,7 @@ def _configs(loop: _Loop | None) -> dict[RunScope | None, list[_Config]]:
     if not interpreter.can_look_into(loop):
         return {}
     try:
-        tasks = asyncio.all_tasks(loop)
+        tasks = tasks_of(loop)
     except RuntimeError:  # more tasks come and go than can be listed
         return {}
     variable: ContextVar[_Config | None] = module.var_child_runnable_config

@@ -19,6 +19,7 @@ from typing import Any
 from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.cli.errors import TargetError
 from rxlanggraph.cli.stdio import print_stderr
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.errors import error_text
 
 __all__ = ["MadeGraph", "factory_arguments", "is_factory", "made_graph", "make_on"]
@@ -182,7 +183,7 @@ def factory_arguments(
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
     try:
-        return list(inspect.signature(function).parameters.values())
+        return list(signature_of(function).parameters.values())
     except (TypeError, ValueError):  # some functions in C have no signature
         return None
 

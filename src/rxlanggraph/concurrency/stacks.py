@@ -7,16 +7,27 @@ On Python 3.13 without the GIL, only what runs on the loop of the calling thread
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sys
+import threading
 import traceback
 from contextvars import Context, ContextVar
 from types import FrameType
 from typing import Any
 
 from rxlanggraph.concurrency import interpreter
+from rxlanggraph.concurrency.threads import start_detached
 
-__all__ = ["UNREADABLE", "context_of", "format_frames", "format_task", "frame_of", "tasks_where"]
+__all__ = [
+    "UNREADABLE",
+    "context_of",
+    "format_frames",
+    "format_task",
+    "frame_of",
+    "tasks_of",
+    "tasks_where",
+]
 
 UNREADABLE = "(Python 3.13 without the GIL cannot show the stacks of other threads)"
 
@@ -63,6 +74,22 @@ def format_task(task: asyncio.Task[Any], loop_thread: int | None) -> str:
     return "".join(lines).rstrip()
 
 
+def tasks_of(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[Any]]:
+    """Return the unfinished tasks of ``loop``. Any thread; never blocks for long.
+
+    What breaks without it: asked in the thread that runs ``loop``, asyncio names only the tasks
+    that were created in this thread, from Python 3.14 on. A loop that has paused, and continues in
+    another thread, has others. Asked in any other thread, it names them all.
+    """
+    tasks = asyncio.all_tasks(loop)
+    if sys.version_info >= (3, 14) and asyncio._get_running_loop() is loop:
+        helper = threading.Thread(target=lambda: tasks.update(asyncio.all_tasks(loop)), daemon=True)
+        with contextlib.suppress(RuntimeError):  # there can be no more threads
+            start_detached(helper)
+            helper.join()
+    return tasks
+
+
 def tasks_where(
     loop: asyncio.AbstractEventLoop, variable: ContextVar[Any], value: object
 ) -> list[asyncio.Task[Any]]:
@@ -73,8 +100,7 @@ def tasks_where(
     """
     if not interpreter.can_look_into(loop):
         return []
-    tasks = asyncio.all_tasks(loop)
-    return [task for task in tasks if context_of(task).get(variable) is value]
+    return [task for task in tasks_of(loop) if context_of(task).get(variable) is value]
 
 
 def context_of(task: asyncio.Task[Any]) -> Context:

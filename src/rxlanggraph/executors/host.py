@@ -268,6 +268,11 @@ class GraphHost:
         while call.threads:  # cancelled once more: a thread cannot be stopped
             with contextlib.suppress(asyncio.CancelledError):
                 await call.idle.wait()
+        if call.companions:
+            # What they have told from threads is due on the loop. From Python 3.14 on, the end of a
+            # thread may overtake it: a future that is done already does not wait for a turn.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
         for each in call.companions:
             each.leave()
         del self._calls[call.key]

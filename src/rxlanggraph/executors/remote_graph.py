@@ -8,11 +8,11 @@ keeps its threads in memory is asked where they are: in the one worker.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.executors.targets import in_memory_parts
 
@@ -85,7 +85,7 @@ class RemoteFunction:
     def __init__(self, local: Callable[..., Any], caller: Caller) -> None:
         self.local = local
         self.__name__ = getattr(local, "__name__", type(local).__name__)
-        self.__signature__ = inspect.signature(local)  # by which a bridge knows what it asks for
+        self.__signature__ = signature_of(local)  # by which a bridge knows what it asks for
         self._caller = caller
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
 
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = ["Target", "check_target", "in_memory_parts", "is_factory", "load", "made_by"]
@@ -63,7 +64,7 @@ def is_factory(value: object) -> bool:
     if not callable(value) or hasattr(value, "ainvoke"):
         return False
     try:
-        parameters = inspect.signature(value).parameters.values()
+        parameters = signature_of(value).parameters.values()
     except (TypeError, ValueError):  # some functions in C have no signature
         return False
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any, Final
 
 from rxlanggraph.errors import InvalidTypeError, UndecodableError, error_text
@@ -20,8 +21,9 @@ _DECODER = json.JSONDecoder()
 # Types whose values cannot be awaited: a cheaper test than `inspect.isawaitable`.
 JSON_TYPES: Final = frozenset({bool, dict, float, int, list, str, type(None)})
 # Levels of what Python can nest that are left to the stack of the reader, which may be deeper than
-# that of the writer. A guess.
-_MARGIN: Final = 200
+# that of the writer. A guess. From Python 3.14 on, what counts are not levels but bytes of the
+# stack, of which a call needs more than a level does.
+_MARGIN: Final = 200 if sys.version_info < (3, 14) else 1000
 # Types whose values always decode to an equal value.
 _SCALARS = (float, bool, type(None))
 

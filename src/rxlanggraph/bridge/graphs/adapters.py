@@ -31,6 +31,7 @@ from rxlanggraph.bridge.graphs.interrupts import (
     ThreadGate,
     named_by_source,
 )
+from rxlanggraph.concurrency.signatures import signature_of
 from rxlanggraph.concurrency.user_code import call_for_future
 from rxlanggraph.errors import (
     AgentInterruptedError,
@@ -158,10 +159,10 @@ def _asked_for(function: Callable[..., Any]) -> frozenset[str]:
 
 def _look_what_is_asked_for(function: Callable[..., Any]) -> frozenset[str]:
     try:
-        own = inspect.signature(function, follow_wrapped=False).parameters
+        own = signature_of(function, follow_wrapped=False).parameters
         # A wrapper passes its parameters on: the wrapped function decides.
         passes_on = any(each.kind is each.VAR_KEYWORD for each in own.values())
-        parameters = inspect.signature(function).parameters if passes_on else own
+        parameters = signature_of(function).parameters if passes_on else own
     except (TypeError, ValueError):  # some functions in C have no signature
         return frozenset()
     return frozenset(
