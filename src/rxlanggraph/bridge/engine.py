@@ -407,6 +407,8 @@ class Engine:
             if not self.inbox.post(run, admit=True):
                 raise self.inbox.why_refused()
         except (RegistryClosedError, LoopUnavailableError):
+            if self.admission.bounded and not self.admission.release(run):
+                self.registry.count_dropped(run)  # nothing else does: it was not admitted
             if self.registry.state == "open":
                 raise
             raise self.why_closed() from None  # the loop has ended because the bridge is closed
