@@ -51,9 +51,14 @@ class Leftovers:
             await asyncio.wait(leftovers)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            tasks = asyncio.all_tasks(loop)
+        except RuntimeError:  # other loops start and end more tasks than can be listed
+            loop.call_soon(self._look, loop)
+            return
         asked, self._asked = self._asked, {}
         found: dict[object, list[asyncio.Task[object]]] = {scope: [] for scope in asked}
-        for task in asyncio.all_tasks(loop):
+        for task in tasks:
             leftovers = found.get(context_of(task).get(self._variable))
             if leftovers is not None and _is_of_langgraph(task):
                 leftovers.append(task)
