@@ -67,7 +67,7 @@ Feature: Cleanup cancels the runs in flight, awaits their own cleanup, and names
   Scenario: A run ends after its cancellation, even if the tasks of its loop cannot be listed at first
     Given an open bridge on its own loop
     And a process whose tasks come and go too fast to be listed, 2 times
-    When a message goes to a waiting graph
+    When 1 messages wait in a graph on the threads "a"
     Then cleaning up the bridge cancels 1 run, after 3 looks at the tasks
 
   Scenario: cleanup_tasks on the loop's own thread is refused with the remedy, and cancels nothing
