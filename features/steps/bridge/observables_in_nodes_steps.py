@@ -21,7 +21,7 @@ from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.errors import DeadlockError
 from rxlanggraph.operators import to_async_iterable, to_future
 from rxlanggraph.rx.serialized_observer import SerializedObserver
-from support.bridge.bridges import LentLoop
+from support.bridge.bridges import LentLoop, on_loop
 from support.bridge.chunks import counting
 from support.bridge.streams import Subscriber
 from support.concurrency.mcp_virtual import DAY, in_virtual_time
@@ -900,6 +900,7 @@ def step_the_thread_of_a_source_ends_it_and_emits_the_first_result(context: Cont
         async with results, asyncio.timeout(LIMIT):
             feeding.start()
             first = await anext(results)
+            await asyncio.to_thread(on_loop, context)  # it has seen that there is no room yet
             asyncio.get_running_loop().call_soon(waits_again.open)
             return [first.content, *[each.content async for each in results]]
 
