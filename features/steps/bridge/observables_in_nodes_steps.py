@@ -892,11 +892,8 @@ def step_the_thread_of_a_source_ends_it_and_emits_the_first_result(context: Cont
         put.wait()
         source.on_completed()
 
-    async def node(content: int) -> int:
-        return content
-
     async def read() -> list[Any]:
-        results = source.pipe(context.bridge.invoke(node), to_async_iterable(max_buffered=1))
+        results = source.pipe(context.bridge.invoke(_same), to_async_iterable(max_buffered=1))
         async with results, asyncio.timeout(LIMIT):
             feeding.start()
             first = await anext(results)
@@ -914,3 +911,7 @@ def step_the_thread_of_a_source_ends_it_and_emits_the_first_result(context: Cont
 @then("the reader has got both results")
 def step_the_reader_has_got_both_results(context: Context) -> None:
     assert context.read == [1, 2], context.read
+
+
+async def _same(content: int) -> int:
+    return content
