@@ -64,6 +64,12 @@ Feature: Cleanup cancels the runs in flight, awaits their own cleanup, and names
     Then the registry becomes idle
     And the bridge answers the next message
 
+  Scenario: A run ends after its cancellation, even if the tasks of its loop cannot be listed at first
+    Given an open bridge on its own loop
+    And a process whose tasks come and go too fast to be listed, 2 times
+    When 1 messages wait in a graph on the threads "a"
+    Then cleaning up the bridge cancels 1 run, after 3 looks at the tasks
+
   Scenario: cleanup_tasks on the loop's own thread is refused with the remedy, and cancels nothing
     Given an open bridge on its own loop
     When a message goes to a waiting graph

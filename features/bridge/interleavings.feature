@@ -38,6 +38,7 @@ Feature: No interleaving of threads breaks the registry, the hand-off or an agen
       | the end of a run in two threads         |
       | counting a run that is cancelled at its end |
       | counting a run that is dropped at its end |
+      | dropping a run that is refused          |
       | adding hooks as a run ends              |
       | adding hooks beside others as a run ends |
       | saving while a lease is given back      |

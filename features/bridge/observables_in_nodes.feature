@@ -207,6 +207,11 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | 1     | 6     |
       | 4     | 12    |
 
+  Scenario: What was withheld from a reader begins when the end of the source has emitted a result
+    Given an open bridge on its own loop
+    When the thread of a source of two messages ends it, and emits the first result, which is read meanwhile
+    Then the reader has got both results
+
   @tdd_expected_fail
   Scenario: A source whose items are put into a queue on the loop is ahead without a bound
     When 1 threads emit 2000 items each, to what is read by a queue on the loop with max_buffered=4

@@ -51,9 +51,14 @@ class LangGraphTasks:
             await asyncio.wait(tasks)
 
     def _search(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            tasks = tasks_of(loop)
+        except RuntimeError:  # other loops start and end more tasks than can be listed
+            loop.call_soon(self._search, loop)
+            return
         asked, self._asked = self._asked, {}
         found: dict[object, list[asyncio.Task[object]]] = {scope: [] for scope in asked}
-        for task in tasks_of(loop):
+        for task in tasks:
             of_run = found.get(context_of(task).get(self._variable))
             if of_run is not None and _is_of_langgraph(task):
                 of_run.append(task)

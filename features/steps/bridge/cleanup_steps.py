@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from behave import then, when
+from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.bridge import engine
@@ -302,3 +302,26 @@ def step_all_count_were_cancelled_and_the_tasks_were_looked(
 ) -> None:
     assert context.report.cancelled == count, context.report
     assert context.looks < most, context.looks
+
+
+@given("a process whose tasks come and go too fast to be listed, {count:d} times")
+def step_a_process_whose_tasks_come_and_go_too_fast(context: Context, count: int) -> None:
+    listed = asyncio.all_tasks
+    context.looks = []
+
+    def all_tasks(loop: asyncio.AbstractEventLoop) -> set[asyncio.Task[Any]]:
+        context.looks.append(loop)
+        if len(context.looks) <= count:
+            raise RuntimeError("Set changed size during iteration")
+        return listed(loop)
+
+    patch(context, asyncio, "all_tasks", all_tasks)
+
+
+@then("cleaning up the bridge cancels {runs:d} run, after {looks:d} looks at the tasks")
+def step_cleaning_up_the_bridge_cancels_after_looks(
+    context: Context, runs: int, looks: int
+) -> None:
+    report = context.bridge.cleanup_tasks(LIMIT)
+    assert (report.cancelled, report.stuck) == (runs, ()), report
+    assert len(context.looks) == looks, context.looks

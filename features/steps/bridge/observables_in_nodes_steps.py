@@ -20,10 +20,12 @@ from reactivex.subject import Subject
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.errors import DeadlockError
 from rxlanggraph.operators import to_async_iterable, to_future
-from support.bridge.bridges import LentLoop
+from rxlanggraph.rx.serialized_observer import SerializedObserver
+from support.bridge.bridges import LentLoop, on_loop
 from support.bridge.chunks import counting
 from support.bridge.streams import Subscriber
 from support.concurrency.mcp_virtual import DAY, in_virtual_time
+from support.concurrency.patching import patch
 from support.concurrency.pauses import until
 from support.concurrency.raising import error_of, raised
 from support.concurrency.waiting import LIMIT, Gate, Log, thread
@@ -861,3 +863,55 @@ def step_the_code_under_test_calls_call_without_a_bridge(context: Context, call:
         "empty": rx.empty(),
     }
     context.error = error_of(lambda: eval(call, names))
+
+
+@when(
+    "the thread of a source of two messages ends it, and emits the first result, which is read "
+    "meanwhile"
+)
+def step_the_thread_of_a_source_ends_it_and_emits_the_first_result(context: Context) -> None:
+    put, emitted, waits_again = Gate(), Gate(), Gate()
+    flush, notify = SerializedObserver.flush, SerializedObserver._notify
+    source: Subject[int] = Subject()
+
+    def late(self: SerializedObserver[Any]) -> None:
+        if threading.current_thread() is not feeding and not put.is_open:
+            put.open()
+            emitted.wait()  # by the thread of the source
+        flush(self)
+
+    def slow(self: SerializedObserver[Any], *arguments: Any) -> None:
+        notify(self, *arguments)
+        if threading.current_thread() is feeding and not emitted.is_open:
+            emitted.open()
+            waits_again.wait()
+
+    def feed() -> None:
+        source.on_next(1)
+        source.on_next(2)
+        put.wait()
+        source.on_completed()
+
+    async def read() -> list[Any]:
+        results = source.pipe(context.bridge.invoke(_same), to_async_iterable(max_buffered=1))
+        async with results, asyncio.timeout(LIMIT):
+            feeding.start()
+            first = await anext(results)
+            await asyncio.to_thread(on_loop, context)  # it has seen that there is no room yet
+            asyncio.get_running_loop().call_soon(waits_again.open)
+            return [first.content, *[each.content async for each in results]]
+
+    feeding = threading.Thread(target=feed)
+    patch(context, SerializedObserver, "flush", late)
+    patch(context, SerializedObserver, "_notify", slow)
+    context.read = asyncio.run(read())
+    feeding.join(LIMIT)
+
+
+@then("the reader has got both results")
+def step_the_reader_has_got_both_results(context: Context) -> None:
+    assert context.read == [1, 2], context.read
+
+
+async def _same(content: int) -> int:
+    return content

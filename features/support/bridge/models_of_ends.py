@@ -8,11 +8,12 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
+from rxlanggraph.bridge.admission import AdmissionLimiter
 from rxlanggraph.bridge.chunk_window import ChunkReader, ChunkWindow
 from rxlanggraph.bridge.fenced_saver import RunFence
 from rxlanggraph.bridge.hook_calls import Listener, ListenerSet, Observed
-from rxlanggraph.bridge.run import RunScope, run_scope
-from rxlanggraph.errors import LaneLostError, RunDroppedError
+from rxlanggraph.bridge.run import Run, RunScope, run_scope
+from rxlanggraph.errors import LaneLostError, LoopUnavailableError, RunDroppedError
 from rxlanggraph.hooks import Hooks, RunEnded
 from rxlanggraph.messages import Status
 from support.bridge.models import Bridge, Model, together
@@ -80,6 +81,30 @@ def ending_and_cancelling() -> None:
 
 def ending_and_dropping() -> None:
     check_counting(Ending(), cancelled=False)
+
+
+def dropping_at_the_hand_over() -> None:
+    """One place: its run is refused, as its loop is gone, while the next one takes the place."""
+    with aside():
+        bridge = Bridge(room=1)
+        engine = bridge.engine
+        engine.admission = AdmissionLimiter(1, engine.lock, "drop_oldest")
+        engine.inbox.refuse(LoopUnavailableError("it is gone"))
+        engine._started = True
+        first, second = bridge.make(), bridge.make()
+        assert engine.admission.claim(first) is None
+        engine.admission.expose(first)
+    dropped: list[Run] = []
+
+    def take_the_place() -> None:
+        loser = engine.admission.claim(second)
+        if loser is not None:
+            engine._drop(loser)
+            dropped.append(loser)
+
+    together(take_the_place, lambda: bridge.submit(first))
+    counted = engine.registry.statistics().dropped
+    assert counted == len(dropped), f"{len(dropped)} dropped, {counted} counted"
 
 
 def check_counting(bridge: Any, *, cancelled: bool) -> None:
@@ -194,6 +219,11 @@ MODELS: dict[str, Model] = {
         saving_at_the_end,
         ("bridge/dispatcher", "bridge/fenced_saver"),
         2,
+    ),
+    "dropping a run that is refused": (
+        dropping_at_the_hand_over,
+        ("bridge/engine", "bridge/admission"),
+        1,
     ),
     "adding hooks as a run ends": (
         adding_hooks_at_the_end,

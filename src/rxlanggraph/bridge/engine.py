@@ -407,9 +407,14 @@ class Engine:
             if not self.inbox.post(run, admit=True):
                 raise self.inbox.why_refused()
         except (RegistryClosedError, LoopUnavailableError):
+            self._count_refused(run)
             if self.registry.state == "open":
                 raise
             raise self.why_closed() from None  # the loop has ended because the bridge is closed
+
+    def _count_refused(self, run: Run) -> None:
+        if self.admission.bounded and not self.admission.release(run):
+            self.registry.count_dropped(run)  # nothing else does: it was not admitted
 
     def _hand_over_observed(self, run: Run, observed: Observed) -> None:
         observed.handed_over = True

@@ -210,6 +210,14 @@ class RunRegistry(TaskRegistry):
             self._ended[run.counts_as()] += 1
             return to_notify
 
+    def count_dropped(self, run: Run) -> None:
+        """Count ``run``, which gave way to another one and was then refused.
+
+        Any thread; never blocks.
+        """
+        with self._lock:
+            self._ended["cancelled" if run.cancelled() else "dropped"] += 1
+
     def begin_sweep(self) -> OpenSweep:
         """From now until `end_sweep`, every task that is admitted is to be cancelled at once.
 

@@ -11,6 +11,7 @@ docs/benchmarks.md).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import sys
 import weakref
@@ -225,7 +226,8 @@ def close_left_behind(
 
     Any thread; never blocks.
     """
-    for task in asyncio.all_tasks(loop):
-        if task.get_coro() is coroutine:
-            silence_pending_warning(task)
+    with contextlib.suppress(RuntimeError):  # other loops start more tasks than can be listed
+        for task in asyncio.all_tasks(loop):
+            if task.get_coro() is coroutine:
+                silence_pending_warning(task)
     coroutine.close()

@@ -361,6 +361,8 @@ class Subscription:
             self._cut_off = self._cut_off or cut_off
             self._put_end()
         self._flush()
+        if self._reader is not None:
+            self._advance()  # a result that was emitted here counted as on its way to the reader
         if self._awaited is not None:
             self._awaited.changed()
 
