@@ -133,6 +133,11 @@ Feature: Several loops, on which a bridge calls its graphs
     Then its runs end with LoopUnavailableError, and the others with their results
     And 20 further messages have their results
 
+  Scenario: A state that is opened on a bridge with several loops is on the bridge's own loop
+    Given a bridge with 2 loops
+    When a state is opened on it, and nodes stop the loops on which they are called
+    Then sync nodes use the state, and an async node gets WrongThreadError
+
   Scenario: A call that comes just when its loop has ended goes to another one
     Given a bridge with 2 loops
     When a message is sent, and the loop that its call would go to ends before its run begins

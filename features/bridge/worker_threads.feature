@@ -151,3 +151,8 @@ Feature: Sync code of runs has a bounded number of threads, which the runs share
     Given an open bridge on its own loop
     When a run handles what a call of asyncio.to_thread raises, while the cyclic collector is off
     Then nothing refers to what it raised
+
+  Scenario: No frame that a worker thread still executes is in the traceback of what it raised
+    Given an open bridge on its own loop
+    When a sync function raises, and its thread tells so
+    Then the frames of its traceback have ended, and the function's is one of them

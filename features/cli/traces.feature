@@ -126,6 +126,7 @@ Feature: The command exports the traces of its run, and those of attempts at a l
 
   Scenario: A thousand lines leave no trace in the journal
     Given 1000 lines of 10 threads in "many.jsonl"
+    And the environment variable "OTEL_BSP_MAX_QUEUE_SIZE" is "100000"
     When "rxlanggraph run graphs.py:graph -i many.jsonl -o out.jsonl --journal j --traces" runs in a process of its own
     Then the exit status is 0
     And 1000 messages have been received

@@ -31,7 +31,7 @@ from rxlanggraph.concurrency import interpreter
 from rxlanggraph.errors import InvalidArgumentError
 from rxlanggraph.hooks import Hooks, NodeEnded
 from rxlanggraph.limits import Limits, ModelLimit, Usage
-from rxlanggraph.state import open_state
+from rxlanggraph.state import open_state, open_state_threadsafe
 from support.bridge import loop_graphs
 from support.bridge.loop_graphs import Cleaning, State, one_node
 from support.concurrency.kept import uncollected
@@ -542,6 +542,40 @@ def step_runs_wait_on_both_loops_and_a_node_stops_one_of_these(context: Context)
     context.gate.open()
     check_error(error_of(lambda: context.runs[0].result(LIMIT)), "LoopUnavailableError", "stopped")
     context.go_on.open()
+
+
+@when("a state is opened on it, and nodes stop the loops on which they are called")
+def step_a_state_is_opened_on_it_and_nodes_stop_the_loops(context: Context) -> None:
+    manager = open_state_threadsafe(context.bridge, "memory:")
+    context.state = manager.__enter__()
+    context.add_cleanup(manager.__exit__, None, None, None)
+    begun, go_on = Log(), Gate()
+
+    async def stop(_: State) -> None:
+        begun.add(asyncio.get_running_loop())
+        await go_on.wait_async()
+        asyncio.get_running_loop().stop()
+        await asyncio.Event().wait()
+
+    runs = [context.bridge.create_future_task(one_node(stop), {"n": n}) for n in range(2)]
+    begun.wait_for(2)
+    go_on.open()
+    for run in runs:
+        check_error(error_of(lambda run=run: run.result(LIMIT)), "LoopUnavailableError", "stopped")
+
+
+@then("sync nodes use the state, and an async node gets {error}")
+def step_sync_nodes_use_the_state_and_an_async_node_gets(context: Context, error: str) -> None:
+    def count(_: State) -> State:
+        return {"n": context.state.sync.increment_counter("runs")}
+
+    async def count_on_its_loop(_: State) -> State:
+        return {"n": await context.state.increment_counter("runs")}
+
+    found = answers(context.bridge, one_node(count), [{"n": 0}] * 20)
+    assert sorted(each["n"] for each in found) == list(range(1, 21)), found
+    run = context.bridge.create_future_task(one_node(count_on_its_loop), {"n": 0})
+    check_error(error_of(lambda: run.result(LIMIT)), error)
 
 
 @then("its runs end with {error}, and the others with their results")

@@ -4,8 +4,10 @@ import asyncio
 import contextvars
 import gc
 import operator
+import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -485,3 +487,30 @@ def step_a_run_handles_what_a_call_of_asyncio_to_thread_raises(context: Context)
 @then("nothing refers to what it raised")
 def step_nothing_refers(context: Context) -> None:
     assert context.traced() is None, gc.get_referrers(context.traced())
+
+
+@when("a sync function raises, and its thread tells so")
+def step_a_sync_function_raises_and_its_thread_tells_so(context: Context) -> None:
+    go, told = Gate(), Log()
+
+    def fail() -> None:
+        go.wait()
+        raise KeyError("of a sync function")
+
+    def look(failed: Future[Any]) -> None:
+        executed = [frame for frame, _ in traceback.walk_stack(sys._getframe())]
+        error = failed.exception()
+        assert error is not None
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        told.add([(frame.f_code.co_name, frame in executed) for frame in frames])
+
+    future = context.bridge._engine.threads.submit(fail)
+    future.add_done_callback(look)
+    go.open()
+    (context.frames,) = told.wait_for(1)
+
+
+@then("the frames of its traceback have ended, and the function's is one of them")
+def step_the_frames_of_its_traceback_have_ended(context: Context) -> None:
+    assert ("fail", False) in context.frames, context.frames
+    assert not any(executed for _, executed in context.frames), context.frames

@@ -334,8 +334,9 @@ def step_threads_tell_it_of_count_ends_while_another_reads(
     def read() -> int:
         reads = 0
         while not over.is_set():
+            first = count - len(in_flight)  # a deque cannot be copied while others change it
             at_work: dict[Future[Any], str | None] = dict.fromkeys(
-                list(in_flight.copy())[:500], f"node {reads}"
+                runs[first : first + 500], f"node {reads}"
             )
             context.board.note_nodes(at_work, time.time())
             _read(context.board)

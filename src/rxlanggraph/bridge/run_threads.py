@@ -253,8 +253,11 @@ class RunThreads(Executor):
         except BaseException as error:
             # Ended before resolved: code that continues on the result finds the thread free.
             self._end_job(job, worker)
-            job.future.set_exception(error)
-            del job  # the future refers to the error, and its traceback to this frame
+            # Without this frame, which is still executed when the loop clears those of the
+            # traceback: without the GIL, that is a race with its end. It would also keep the job.
+            traceback = error.__traceback__
+            job.future.set_exception(error.with_traceback(traceback and traceback.tb_next))
+            del error, traceback, job
         else:
             self._end_job(job, worker)
             job.future.set_result(result)

@@ -249,9 +249,12 @@ def _loop_of(where: LoopOrBridge) -> asyncio.AbstractEventLoop:
     if not hasattr(where, "create_future_task"):
         raise InvalidTypeError(f"where must be an event loop or a bridge, not {where!r}")
     # A bridge starts its loop with the first message, and exposes it only to what runs on it.
-    loop: asyncio.AbstractEventLoop = where.create_future_task(_running_loop, None).result().content
+    run: Any = where.create_future_task(_begin, None)
+    run.result()
+    # Not the one on which the function was called: of several loops, any, which a node may end.
+    loop: asyncio.AbstractEventLoop = run.get_loop()
     return loop
 
 
-async def _running_loop(_: object) -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()
+async def _begin(_: object) -> None:
+    """Do nothing: what is sent starts the loop."""

@@ -32,7 +32,7 @@ def without_machinery(error: _E) -> _E:
         traceback = traceback.tb_next
     error.__traceback__ = traceback
     while traceback is not None and _package(traceback) in _MACHINERY:
-        with contextlib.suppress(RuntimeError):  # a worker thread is just leaving the frame
+        with contextlib.suppress(RuntimeError):  # a thread of another executor is just leaving it
             traceback.tb_frame.clear()
         traceback = traceback.tb_next
     return error
