@@ -163,4 +163,6 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
       | A chunk where none is   | bridge.create_future_task(print, 1, timeout=TimeLimits(idle=1))                 | only streams have chunks; leave it out             |
       | A chunk of an operator  | bridge.invoke(print, timeout=TimeLimits(first_chunk=1))                         | a limit for first_chunk, and only streams          |
       | A deadline in the past  | bridge.create_future_task(print, 1, deadline=-1)                                | deadline must be a positive number of seconds      |
+      | An endless deadline     | bridge.create_future_task(print, 1, deadline=10**400)                           | deadline must be a positive number of seconds      |
+      | An endless timeout      | bridge.create_future_task(print, 1, timeout=10**5000)                           | timeout must be a positive number of seconds       |
       | A function's limits     | bridge.create_future_task(print, 1, timeout=lambda message: TimeLimits(idle=1)) | only streams have chunks                           |

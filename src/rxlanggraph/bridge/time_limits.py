@@ -7,10 +7,12 @@ has stopped sending looks like one that has much to say.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 from rxlanggraph.errors import InvalidArgumentError
+from rxlanggraph.validation import shortened
 
 __all__ = ["TimeLimit", "TimeLimits", "Timeout", "check_deadline", "check_limits", "overrun"]
 
@@ -89,9 +91,14 @@ def check_deadline(value: object) -> None:
 
 
 def _check_positive(argument: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not value > 0
+        or sys.float_info.max < value < math.inf  # an integer that no clock can add
+    ):
         raise InvalidArgumentError(
-            f"{argument} must be a positive number of seconds or None, not {value!r}"
+            f"{argument} must be a positive number of seconds or None, not {shortened(value)}"
         )
 
 
