@@ -73,6 +73,17 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
     Then run() has returned [4, 8]
     And the bridge goes on as if nothing had been
 
+  Scenario Outline: Nodes that wait by <way> for room that only messages of their thread have are not left
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=4
+    When a source emits 10 messages on one thread, whose nodes wait by <way> for a pulled stream
+    Then each of the 10 has ended, with its answers or with DeadlockError
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | way       |
+      | await     |
+      | to_future |
+
   Scenario: A node awaits a stream of ten thousand messages through its own bridge
     Given an open bridge on its own loop with max_concurrency=8
     When a node awaits the answers to 10000 messages through its own bridge

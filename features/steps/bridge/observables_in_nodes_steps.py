@@ -134,6 +134,30 @@ def step_a_thread_waits_by_run_for_what(context: Context, what: str) -> None:
     context.content = None if context.error is not None else waiting.result()
 
 
+@when(
+    "a source emits {count:d} messages on one thread, whose nodes wait by {way} for a pulled stream"
+)
+def step_nodes_on_one_thread_wait_for_a_pulled_stream(
+    context: Context, count: int, way: str
+) -> None:
+    async def node(_: Any) -> Any:
+        pulled = context.bridge.from_iterable(range(3))
+        return await WAYS[way](pulled.pipe(context.bridge.invoke(double)))
+
+    invoke = context.bridge.invoke(node, thread_id="mine", errors="emit")
+    elsewhere = ops.subscribe_on(NewThreadScheduler())
+    subscriber = Subscriber()
+    subscriber.subscribe(rx.range(count).pipe(elsewhere, invoke))
+    context.results = subscriber.wait_for_end().items
+
+
+@then("each of the {count:d} has ended, with its answers or with DeadlockError")
+def step_each_has_ended_with_answers_or_deadlock_error(context: Context, count: int) -> None:
+    ends = [result.error or result.content for result in context.results]
+    assert len(ends) == count, ends
+    assert all(isinstance(end, DeadlockError) or end == [0, 2, 4] for end in ends), ends
+
+
 @when("a node awaits the answers to {count:d} messages through its own bridge")
 def step_a_node_awaits_the_answers_to_count_messages(context: Context, count: int) -> None:
     async def node(_: Any) -> Any:

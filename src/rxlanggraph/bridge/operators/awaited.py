@@ -261,8 +261,11 @@ class AwaitedStream:
     def changed(self) -> None:
         """Look whether it may still be waited for. Any thread, without a lock."""
         oldest, _ = self._pending(1) or ([], True)
-        # With none there is nothing to refuse; one that is at work will end, and be looked at then.
-        if any(not run.running() or is_waiting(run) for run in oldest):
+        # One that is at work will end, and be looked at then. With none, there is nothing to refuse
+        # but the wait of a source for room.
+        if any(not run.running() or is_waiting(run) for run in oldest) or (
+            not oldest and self._next_run.room() is not None
+        ):
             review()
 
     def end(self) -> None:
