@@ -61,8 +61,28 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | run() in a thread | a stream of nothing                            | 1     | []     |
       | await             | a stream that another bridge executes          | 1     | [2]    |
       | to_async_iterable | a stream that another bridge executes          | 1     | [2]    |
+      | await             | streams that begin as results arrive           | 2     | [4, 8] |
+      | to_async_iterable | streams that begin as results arrive           | 2     | [4, 8] |
+      | run() in a thread | streams that begin as results arrive           | 2     | [4, 8] |
       | await             | the first of a stream that is partly stuck     | 2     | [2]    |
       | to_async_iterable | the first of a stream that is partly stuck     | 2     | [2]    |
+
+  Scenario: A thread may wait by run() for streams that begin as results arrive, on the bridge's loop
+    Given an open bridge on its own loop
+    When a thread waits by run() for streams that begin as results arrive
+    Then run() has returned [4, 8]
+    And the bridge goes on as if nothing had been
+
+  Scenario Outline: Nodes that wait by <way> for room that only messages of their thread have are not left
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=4
+    When a source emits 10 messages on one thread, whose nodes wait by <way> for a pulled stream
+    Then each of the 10 has ended, with its answers or with DeadlockError
+    And the bridge goes on as if nothing had been
+
+    Examples:
+      | way       |
+      | await     |
+      | to_future |
 
   Scenario: A node awaits a stream of ten thousand messages through its own bridge
     Given an open bridge on its own loop with max_concurrency=8

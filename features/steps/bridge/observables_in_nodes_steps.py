@@ -89,6 +89,12 @@ def partly_stuck(bridge: RxPyLangGraphBridge) -> Stream:
     return rx.concat(messages, rx.never()).pipe(bridge.invoke(double), ops.take(1))
 
 
+def streams_of_results(bridge: RxPyLangGraphBridge) -> Stream:
+    return answers(bridge, 1, 2).pipe(
+        ops.concat_map(lambda result: answers(bridge, result.content))
+    )
+
+
 STREAMS: dict[str, Callable[[RxPyLangGraphBridge], Stream]] = {
     "the answers to 1, 2 and 3 through its own bridge": lambda bridge: answers(bridge, 1, 2, 3),
     "a stream through its own bridge": lambda bridge: answers(bridge, 1),
@@ -99,6 +105,7 @@ STREAMS: dict[str, Callable[[RxPyLangGraphBridge], Stream]] = {
     ),
     "a stream whose source has no room": without_room,
     "a stream of nothing": answers,
+    "streams that begin as results arrive": streams_of_results,
     "the first of a stream that is partly stuck": partly_stuck,
 }
 
@@ -120,6 +127,37 @@ def step_a_node_waits_by_way_for_what(context: Context, way: str, what: str) -> 
     run = context.bridge.create_future_task(node, 0, thread_id="mine")
     context.error = run.exception(LIMIT)
     context.content = None if context.error is not None else run.result().content
+
+
+@when("a thread waits by run() for {what}")
+def step_a_thread_waits_by_run_for_what(context: Context, what: str) -> None:
+    waiting = thread(by_run, STREAMS[what](context.bridge))
+    context.error = waiting.exception(LIMIT)
+    context.content = None if context.error is not None else waiting.result()
+
+
+@when(
+    "a source emits {count:d} messages on one thread, whose nodes wait by {way} for a pulled stream"
+)
+def step_nodes_on_one_thread_wait_for_a_pulled_stream(
+    context: Context, count: int, way: str
+) -> None:
+    async def node(_: Any) -> Any:
+        pulled = context.bridge.from_iterable(range(3))
+        return await WAYS[way](pulled.pipe(context.bridge.invoke(double)))
+
+    invoke = context.bridge.invoke(node, thread_id="mine", errors="emit")
+    elsewhere = ops.subscribe_on(NewThreadScheduler())
+    subscriber = Subscriber()
+    subscriber.subscribe(rx.range(count).pipe(elsewhere, invoke))
+    context.results = subscriber.wait_for_end().items
+
+
+@then("each of the {count:d} has ended, with its answers or with DeadlockError")
+def step_each_has_ended_with_answers_or_deadlock_error(context: Context, count: int) -> None:
+    ends = [result.error or result.content for result in context.results]
+    assert len(ends) == count, ends
+    assert all(isinstance(end, DeadlockError) or end == [0, 2, 4] for end in ends), ends
 
 
 @when("a node awaits the answers to {count:d} messages through its own bridge")
@@ -385,6 +423,11 @@ def step_it_has_read_all_and_no_more_than_most_runs(
 @then("the node has answered {content}")
 def step_the_node_has_answered_content(context: Context, content: str) -> None:
     assert context.content == eval(content), context.content
+
+
+@then("run() has returned {content}")
+def step_run_has_returned_content(context: Context, content: str) -> None:
+    assert context.content == eval(content), context.error
 
 
 @when("a node under a plain semaphore awaits a stream that needs its slot, in virtual time")

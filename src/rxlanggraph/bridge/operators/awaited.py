@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 from reactivex import abc
@@ -260,8 +261,11 @@ class AwaitedStream:
     def changed(self) -> None:
         """Look whether it may still be waited for. Any thread, without a lock."""
         oldest, _ = self._pending(1) or ([], True)
-        # With none there is nothing to refuse; one that is at work will end, and be looked at then.
-        if any(not run.running() or is_waiting(run) for run in oldest):
+        # One that is at work will end, and be looked at then. With none, there is nothing to refuse
+        # but the wait of a source for room.
+        if any(not run.running() or is_waiting(run) for run in oldest) or (
+            not oldest and self._next_run.room() is not None
+        ):
             review()
 
     def end(self) -> None:
@@ -285,7 +289,7 @@ def waiters_for(
         return ([run], None) if listener.throughout else ([], listener)
     if loop_behind(scheduler) is not None:
         return None if run is None else ([run], None)
-    if is_of_run(scheduler):
+    if is_of_run(scheduler) and _is_in_run():
         here = blocked_here(run)
         return (here, None) if here else None
     return None
@@ -307,3 +311,15 @@ def is_of_run(scheduler: abc.SchedulerBase | None) -> bool:
     # It passes this one object; other code has no reason to. Not imported before.
     own = getattr(sys.modules.get("reactivex.run"), "_default_scheduler", None)
     return scheduler is not None and scheduler is own
+
+
+def _is_in_run() -> bool:
+    """Whether ``Observable.run`` blocks this thread: inner streams inherit its scheduler elsewhere.
+
+    Those of ``concat_map``, ``flat_map`` and others, which subscribe where a result arrives.
+    """
+    code = sys.modules["reactivex.run"].run.__code__
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
