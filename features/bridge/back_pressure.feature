@@ -68,6 +68,13 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
     Then each of the 2000 is answered
 
   @with_gil
+  Scenario: A thread that the loop has woken for room does not have to wake the loop in return
+    Given an open bridge on its own loop with max_concurrency=4, max_pending=64
+    When a thread sends 2000 messages through a stage, and threads take turns only where they block
+    Then each of the 2000 is answered
+    And the thread was woken for room at least 20 times, and has woken the loop less than 5 times
+
+  @with_gil
   Scenario: A submitter that gets room and does not wake up holds up nothing
     Given 20 times room for 64 runs, which is taken, and a thread that waits for it
     And the threads will not wake up

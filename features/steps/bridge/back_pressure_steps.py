@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import reactivex
 from behave import given, then, when
@@ -27,6 +28,8 @@ from support.bridge.streams import Subscriber
 from support.concurrency.patching import patch
 from support.concurrency.tasks import start, switching_never, switching_often
 from support.concurrency.waiting import LIMIT, Gate, Log
+
+LET_IN = AdmissionLimiter._let_in
 
 
 class Watch:
@@ -455,9 +458,46 @@ def step_no_run_had_more_than_nodes_on_at_once(context: Context, nodes: int, run
 
 @when("a thread sends {count:d} messages through a stage")
 def step_a_thread_sends_messages_through_a_stage(context: Context, count: int) -> None:
-    stage = context.bridge.invoke(echo, ordered=True, timeout=LIMIT)
+    context.answers = through_a_stage(context, echo, count, ordered=True)
+
+
+def through_a_stage(context: Context, function: Any, count: int, *, ordered: bool) -> list[Any]:
+    stage = context.bridge.invoke(function, ordered=ordered, timeout=LIMIT)
     sent = reactivex.range(count).pipe(stage, ops.to_list(), ops.to_future(Future))
-    context.answers = [result.content for result in sent.result(LIMIT)]
+    return [result.content for result in sent.result(LIMIT)]
+
+
+async def later_echo(content: Any) -> Any:
+    await asyncio.sleep(0)  # otherwise the loop starts all runs while it takes them up
+    return content
+
+
+@when(
+    "a thread sends {count:d} messages through a stage, and threads take turns only where they "
+    "block"
+)
+def step_a_thread_sends_messages_and_threads_take_turns_only_where_they_block(
+    context: Context, count: int
+) -> None:
+    patch(context, admission, "_WAKING", LIMIT)  # as above
+    let_in = mock.patch.object(AdmissionLimiter, "_let_in", autospec=True, side_effect=LET_IN)
+    sent = asyncio.run_coroutine_threadsafe
+    hand_over = mock.patch.object(asyncio, "run_coroutine_threadsafe", side_effect=sent)
+    with let_in as woken, hand_over as context.calls, switching_never():
+        answers = through_a_stage(context, later_echo, count, ordered=False)
+    context.answers = sorted(answers)
+    context.woken = woken.call_count
+
+
+@then(
+    "the thread was woken for room at least {times:d} times, and has woken the loop less than "
+    "{other:d} times"
+)
+def step_the_thread_was_woken_for_room_and_has_woken_the_loop(
+    context: Context, times: int, other: int
+) -> None:
+    assert context.woken >= times, context.woken
+    assert context.calls.call_count < other, context.calls.call_count
 
 
 @then("each of the {count:d} is answered")

@@ -177,6 +177,7 @@ class AdmissionLimiter:
         overflow: What happens to a run for which there is no room.
         name: That of the bridge, for errors.
         clock: That of the bridge.
+        look_soon: That of the inbox.
     """
 
     def __init__(
@@ -186,8 +187,11 @@ class AdmissionLimiter:
         overflow: Overflow = "block",
         name: str = "",
         clock: Clock = SYSTEM_CLOCK,
+        *,
+        look_soon: Callable[[], object] = lambda: None,
     ) -> None:
         self.bounded = limit is not None
+        self._look_soon = look_soon
         self.overflow = overflow
         self._name = name
         self._clock = clock
@@ -413,6 +417,9 @@ class AdmissionLimiter:
         woken = self._woken
         if woken is not None:
             self._woken = None
+            # Otherwise its first message wakes the loop, which lets go of the GIL: the loop gets
+            # it, and the thread has to wait for it with all other messages still to come.
+            self._look_soon()
             woken.wait_until_awake()
         return may_start
 

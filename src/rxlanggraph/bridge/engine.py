@@ -107,7 +107,9 @@ class Engine:
         self.registry = RunRegistry(lock=self.lock, inside=current_run, clock=clock)
         self.threads = RunThreads(name, self.lock, spare_threads)
         self.inbox = LoopInbox(self.registry, self.loop_stopped, self.lock, max_concurrency, clock)
-        self.admission = AdmissionLimiter(max_pending, self.lock, overflow, name, clock)
+        self.admission = AdmissionLimiter(
+            max_pending, self.lock, overflow, name, clock, look_soon=self.inbox.look_soon
+        )
         self._answers = UnnamedAnswers(self.lock)
         self.name = name
         self.host: LoopHost = (host_of or partial(_host_of, loop))(self)

@@ -125,6 +125,22 @@ class LoopInbox:
             raise
         return True
 
+    def look_soon(self) -> None:
+        """Look at the queue in the next iteration of the loop, even if it is empty. On the loop.
+
+        What is posted until then, by a thread that is about to, does not have to wake the loop.
+        """
+        drain: _Drain | None = None
+        try:
+            with self.lock:
+                if self._drain_due is not None or self._refusal is not None:
+                    return
+                drain = self._drain_due = True
+            self._send(drain)
+        except BaseException:  # from a signal handler
+            self._send_another(drain)
+            raise
+
     def withdraw(self, run: Run) -> bool:
         """Take ``run`` back, if the loop has not seen it yet. Any thread; never blocks.
 
