@@ -7,7 +7,6 @@ has stopped sending looks like one that has much to say.
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
