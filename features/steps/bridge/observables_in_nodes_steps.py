@@ -139,7 +139,7 @@ def step_a_thread_waits_by_run_for_what(context: Context, what: str) -> None:
 @when(
     "a source emits {count:d} messages on one thread, whose nodes wait by {way} for a pulled stream"
 )
-def step_nodes_on_one_thread_wait_for_a_pulled_stream(
+def step_a_source_emits_messages_whose_nodes_wait_for_a_pulled_stream(
     context: Context, count: int, way: str
 ) -> None:
     async def node(_: Any) -> Any:
@@ -154,7 +154,7 @@ def step_nodes_on_one_thread_wait_for_a_pulled_stream(
 
 
 @then("each of the {count:d} has ended, with its answers or with DeadlockError")
-def step_each_has_ended_with_answers_or_deadlock_error(context: Context, count: int) -> None:
+def step_each_has_ended_with_its_answers_or_deadlock_error(context: Context, count: int) -> None:
     ends = [result.error or result.content for result in context.results]
     assert len(ends) == count, ends
     assert all(isinstance(end, DeadlockError) or end == [0, 2, 4] for end in ends), ends
