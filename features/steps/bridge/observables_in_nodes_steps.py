@@ -154,7 +154,9 @@ def step_a_source_emits_messages_whose_nodes_wait_for_a_pulled_stream(
 
 
 @then("each of the {count:d} has ended, with its answers or with DeadlockError")
-def step_each_has_ended_with_its_answers_or_deadlock_error(context: Context, count: int) -> None:
+def step_each_has_ended_with_its_answers_or_with_deadlockerror(
+    context: Context, count: int
+) -> None:
     ends = [result.error or result.content for result in context.results]
     assert len(ends) == count, ends
     assert all(isinstance(end, DeadlockError) or end == [0, 2, 4] for end in ends), ends
