@@ -34,9 +34,9 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | A coroutine already made     | bridge.create_future_task(closed_coroutine(), 1)            | InvalidTypeError     | cannot run messages                |
       | An async generator function  | bridge.create_future_task(generated, 1)                     | InvalidTypeError     | would be emitted unread; return one value |
       | A thread_id that is a number | bridge.create_future_task(print, 1, thread_id=7)            | InvalidTypeError     | convert it with str()              |
-      | A timeout of nothing         | bridge.create_future_task(print, 1, timeout=0)              | InvalidArgumentError | timeout must be a positive number  |
-      | A timeout in words           | bridge.create_future_task(print, 1, timeout='1')            | InvalidArgumentError | or None, not '1'                   |
-      | A timeout that is not a number | bridge.create_future_task(print, 1, timeout=nan)            | InvalidArgumentError | timeout must be a positive number  |
+      | A timeout of nothing         | bridge.create_future_task(print, 1, timeout=0)              | InvalidArgumentError | timeout must be a number of seconds above 0 |
+      | A timeout in words           | bridge.create_future_task(print, 1, timeout='1')            | InvalidArgumentError | or None for no limit, not '1'      |
+      | A timeout that is not a number | bridge.create_future_task(print, 1, timeout=nan)            | InvalidArgumentError | timeout must be a number of seconds above 0 |
       | A negative number of retries | bridge.create_future_task(print, 1, retry=-1)               | InvalidArgumentError | tenacity.AsyncRetrying, not -1     |
       | A sync Retrying              | bridge.create_future_task(print, 1, retry=Retrying())       | InvalidArgumentError | tenacity.AsyncRetrying             |
       | An unknown error policy      | bridge.create_future_task(print, 1, errors='skip')          | InvalidArgumentError | 'raise' or 'emit', not 'skip'      |

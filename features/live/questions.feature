@@ -16,6 +16,12 @@ Feature: Questions that wait are answered from the page, each once
     Then 1 answer is 200, and the other 7 are 409
     And the graph was answered once
 
+  Scenario: A question whose answer has ended is not answered again before the page hears of that
+    When a message asks on the thread "ada"
+    And it is answered, and again before the page hears of the end of the first answer
+    Then 1 answer is 200, and the other 1 are 409
+    And the graph was answered once
+
   Scenario: An answer to a question that was answered elsewhere is 409, and the question goes
     When a message asks on the thread "ada"
     And it is answered behind the back of the page

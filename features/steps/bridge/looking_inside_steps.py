@@ -15,7 +15,7 @@ from langgraph.graph import END, START, StateGraph
 from rxlanggraph import TimeLimits, errors
 from rxlanggraph.bridge import run_info
 from rxlanggraph.concurrency import interpreter
-from rxlanggraph.concurrency.stacks import UNREADABLE
+from rxlanggraph.concurrency.stacks import UNREADABLE, tasks_of
 from rxlanggraph.registry import TaskInfo
 from rxlanggraph.testing import VirtualBridge
 from support.bridge.bridges import answer, arguments, on_loop, send
@@ -256,13 +256,9 @@ def _count_looks(context: Context) -> None:
 
     def look(loop: asyncio.AbstractEventLoop) -> Any:
         context.looks.append(loop)
-        return asyncio.all_tasks(loop)
+        return tasks_of(loop)
 
-    class Asyncio:
-        all_tasks = staticmethod(look)
-        get_running_loop = staticmethod(asyncio.get_running_loop)
-
-    patch(context, run_info, "asyncio", Asyncio)
+    patch(context, run_info, "tasks_of", look)
 
 
 @when("20 messages are answered by a graph, without a snapshot")

@@ -13,7 +13,7 @@ from langgraph.types import Interrupt, interrupt
 from rxlanggraph import StreamMessage
 from rxlanggraph.live import bridge_source
 from rxlanggraph.live.questions import Questions
-from support.concurrency.waiting import LIMIT, in_threads
+from support.concurrency.waiting import LIMIT, Gate, in_threads, thread
 from support.live.pages import SECRET, make_world, open_page
 
 
@@ -122,6 +122,25 @@ def step_it_is_answered_by_clients_at_once(context: Context, count: int) -> None
     ]
 
 
+@when("it is answered, and again before the page hears of the end of the first answer")
+def step_it_is_answered_and_again_before_the_page_hears_of_the_end(context: Context) -> None:
+    ended, goes_on, settled = Gate(), Gate(), Questions.settled
+
+    def wait_and_settle(*arguments: Any) -> None:
+        ended.open()
+        goes_on.wait()
+        settled(*arguments)
+
+    with mock.patch.object(Questions, "settled", wait_and_settle):
+        first = thread(_answer, context)
+        ended.wait()
+        try:
+            second = _answer(context)
+        finally:
+            goes_on.open()
+    context.answers = [first.result(LIMIT).status_code, second.status_code]
+
+
 @then("{won:d} answer is 200, and the other {lost:d} are 409")
 def step_won_answer_is_200_and_the_other_lost_are_409(
     context: Context, won: int, lost: int
@@ -132,7 +151,7 @@ def step_won_answer_is_200_and_the_other_lost_are_409(
 @then("the graph was answered once")
 def step_the_graph_was_answered_once(context: Context) -> None:
     # The message and one answer: others have not reached the bridge at all.
-    assert context.world.bridge.statistics().submitted == 2
+    assert context.world.bridge.statistics().submitted == 2, context.world.bridge.statistics()
 
 
 @when("it is answered behind the back of the page")

@@ -99,7 +99,7 @@ def dropping_at_the_hand_over() -> None:
     def take_the_place() -> None:
         loser = engine.admission.claim(second)
         if loser is not None:
-            engine._drop(loser)
+            engine._evict(loser)
             dropped.append(loser)
 
     together(take_the_place, lambda: bridge.submit(first))

@@ -237,8 +237,8 @@ foreign -= {"rxlanggraph", "__main__", "__mp_main__"}
 ours = {name for name in sys.modules if name.startswith("rxlanggraph.")}
 assert not foreign, foreign
 parts = ("clock", "forking", "threads", "user_code")
-known = ("errors", "concurrency", *(f"concurrency.{part}" for part in parts), *sys.argv[2:])
-assert ours <= {"rxlanggraph." + name for name in known}, ours
+known = ("errors", "validation", "concurrency", *(f"concurrency.{part}" for part in parts))
+assert ours <= {"rxlanggraph." + name for name in (*known, *sys.argv[2:])}, ours
 """
 
 

@@ -247,5 +247,7 @@ class BridgeSource:
         result = None if run.cancelled() or run.exception() is not None else run.result()
         if result is not None and isinstance(result.error, StaleResumeError):
             self._board.questions.drop(question)
-        else:  # if it has reached its graph, the board hears of that
+        elif result is None or result.status == "rejected" or result.duration is None:
             self._board.questions.put_back(question)
+        # Otherwise it has reached its graph, of which the board is about to hear. Put back until
+        # then, the question could be answered once more.
