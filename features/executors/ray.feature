@@ -116,6 +116,9 @@ Feature: Graphs in worker processes, as actors of Ray
       | an address of Ray Client  | InvalidArgumentError | Ray Client, which does not carry     |
       | an address of no text     | InvalidTypeError     | address must be 'host:port'          |
       | fewer CPUs than none      | InvalidArgumentError | num_cpus must be a number from 0     |
+      | CPUs without end          | InvalidArgumentError | num_cpus must be a number from 0     |
+      | a dashboard in words      | InvalidTypeError     | dashboard must be True or False      |
+      | loopback as a number      | InvalidTypeError     | loopback must be True or False       |
       | one variable as a text    | InvalidTypeError     | context_vars must be a list          |
       | an environment as a text  | InvalidTypeError     | runtime_env must be a mapping        |
 

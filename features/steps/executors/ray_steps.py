@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import shutil
 import signal
@@ -247,6 +248,9 @@ ARGUMENTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "an address of Ray Client": ("a.b:c", {"address": "ray://somewhere:10001"}),
     "an address of no text": ("a.b:c", {"address": 6379}),
     "fewer CPUs than none": ("a.b:c", {"num_cpus": -1}),
+    "CPUs without end": ("a.b:c", {"num_cpus": math.inf}),
+    "a dashboard in words": ("a.b:c", {"dashboard": "no"}),
+    "loopback as a number": ("a.b:c", {"loopback": 0}),
     "one variable as a text": ("a.b:c", {"context_vars": "support.executors.graphs:tenant"}),
     "an environment as a text": ("a.b:c", {"runtime_env": "pip"}),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -16,7 +17,7 @@ from rxlanggraph.executors.ray.connection import connect, disconnect
 from rxlanggraph.executors.ray.library import ray_module
 from rxlanggraph.executors.ray.pickling import dump_target
 from rxlanggraph.executors.targets import Target, check_target, load
-from rxlanggraph.validation import check_duration, check_whole
+from rxlanggraph.validation import check_duration, check_flag, check_whole, shortened
 
 __all__ = ["RayExecutor"]
 
@@ -51,7 +52,8 @@ class RayExecutor:
         start_timeout: Seconds for a worker to start.
 
     Raises:
-        InvalidTypeError: ``target`` is a compiled graph, or nothing that workers could load.
+        InvalidTypeError: ``target`` is a compiled graph, or nothing that workers could load; or
+            another argument is of another type.
         InvalidArgumentError: A number is out of range, or a name is not one of a module's.
         MissingExtraError: Ray is not installed.
     """
@@ -77,6 +79,8 @@ class RayExecutor:
         check_whole("retries", retries, least=0)
         check_whole("calls_per_worker", calls_per_worker, least=1)
         check_duration("start_timeout", start_timeout)
+        check_flag("dashboard", dashboard)
+        check_flag("loopback", loopback)
         _check_cpus(num_cpus)
         _check_address(address)
         if isinstance(context_vars, str):
@@ -157,8 +161,12 @@ class RayExecutor:
 
 
 def _check_cpus(number: object) -> None:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
-        raise InvalidArgumentError(f"num_cpus must be a number from 0, not {number!r}")
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int | float)
+        or not 0 <= number <= sys.float_info.max
+    ):
+        raise InvalidArgumentError(f"num_cpus must be a number from 0, not {shortened(number)}")
 
 
 def _check_address(address: object) -> None:
