@@ -55,6 +55,19 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
       | a breakpoint in a subgraph | create_future_task | in memory | ""               | "done"                 |
       | a breakpoint in a subgraph | invoke             | in memory | ""               | "done"                 |
 
+  Scenario Outline: A graph that is bound to stream_mode=<mode> asks as any other, through <entry>
+    Given an open bridge on its own loop
+    And a graph that stops in nodes side by side, bound to stream_mode=<mode>
+    When it is started on a thread through <entry>
+    Then its result is interrupted without an error, and asks "left?, right?"
+
+    Examples:
+      | mode                  | entry              |
+      | "updates"             | create_future_task |
+      | "values"              | create_future_task |
+      | ["values", "updates"] | invoke             |
+      | "updates"             | stream             |
+
   Scenario Outline: A breakpoint that is set <how> stops the run as interrupted, and None continues
     Given an open bridge on its own loop
     And a graph that says "done", with a breakpoint set <how>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import tempfile
 from collections.abc import Callable
@@ -148,6 +149,13 @@ def step_it_is_answered_with_yes_and_then_continued_with_none_by(context: Contex
 @given("a graph that stops in {place}, saved {saver}")
 def step_a_graph_that_stops_in_place_saved(context: Context, place: str, saver: str) -> None:
     context.graph = ASKING[place](saver_for(context, saver))
+
+
+@given("a graph that stops in {place}, bound to stream_mode={mode}")
+def step_a_graph_that_stops_in_place_bound_to_stream_mode(
+    context: Context, place: str, mode: str
+) -> None:
+    context.graph = ASKING[place](InMemorySaver()).bind(stream_mode=json.loads(mode))
 
 
 @given("a graph that stops in {place}, not saved")

@@ -137,6 +137,8 @@ class Execution:
             return run.unanswered("error", error, duration)
         if type(content) is dict and INTERRUPT in content:
             return interrupted_answer(run.message, content, asked(content), duration)
+        if type(content) is list and (questions := asked(content)):
+            return interrupted_answer(run.message, content, questions, duration)
         status: Status = "interrupted" if run.at_breakpoint else "ok"
         return answer_to(run.message, status, content, None, duration)
 

@@ -104,12 +104,23 @@ class Question(NamedTuple):
     task: str
 
 
-def asked(content: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the questions in what a graph returned, each once. Any thread; never blocks."""
-    interrupts = content[INTERRUPT]
-    if not isinstance(interrupts, list | tuple):
-        return (interrupts,)
-    return tuple({getattr(each, "id", id(each)): each for each in interrupts}.values())
+def asked(content: Any) -> tuple[Any, ...]:
+    """Return the questions in what a graph returned, each once. Any thread; never blocks.
+
+    Args:
+        content: What it returned: its state; or, of a graph that is bound to a ``stream_mode``, a
+            list of chunks, the last of which have the questions.
+    """
+    chunks = content if type(content) is list else [content]
+    questions: dict[Any, Any] = {}
+    for chunk in reversed(chunks):
+        payload = chunk[-1] if type(chunk) is tuple and chunk else chunk  # behind its mode
+        if type(payload) is not dict or INTERRUPT not in payload:
+            break
+        found = payload[INTERRUPT]
+        of_chunk = found if isinstance(found, list | tuple) else (found,)
+        questions = {getattr(each, "id", id(each)): each for each in of_chunk} | questions
+    return tuple(questions.values())
 
 
 def questions_of(found: Any) -> dict[str, Question]:
