@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import operator
 import os
 import threading
@@ -124,12 +125,15 @@ async def meet(state: State) -> State:
             word = await reader.readline()
         except asyncio.CancelledError:
             writer.write(b"cancelled\n")
-            await reader.readline()
+            with contextlib.suppress(ConnectionError):  # the meeting is over
+                await reader.readline()
             raise
         if word == b"fail\n":
             raise RuntimeError("as it was told")
     finally:
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
     return {"n": state["n"], "pid": os.getpid()}
 
 
