@@ -3,7 +3,7 @@ Feature: Graphs in worker processes, as actors of Ray
 
   Scenario: A program changes one argument, and its graph is called in other processes
     Given a bridge for the graph "plain" with 2 workers of Ray
-    And calls are kept back for a worker that starts late
+    And both workers have started
     When 200 messages with a number each go through the bridge
     Then each result is one more than its message
     And they come from 2 processes, and none from this one

@@ -40,6 +40,16 @@ def step_calls_are_kept_back_for_a_worker_that_starts_late(context: Context) -> 
     patch(context, pool, "_KEPT_BACK", LIMIT)  # which one may be, on a busy machine
 
 
+@given("both workers have started")
+def step_both_workers_have_started(context: Context) -> None:
+    pids: set[int] = set()
+    give_up = monotonic() + LIMIT
+    while len(pids) < 2:  # the one that starts first answers what its share allows
+        assert monotonic() < give_up, pids
+        runs = [context.bridge.create_future_task(context.graph, {"n": 0}) for _ in range(2)]
+        pids |= {run.result(LIMIT).content["pid"] for run in runs}
+
+
 @then("they come from {count:d} processes, and none from this one")
 def step_they_come_from_processes_and_none_from_this_one(context: Context, count: int) -> None:
     pids = {result.content["pid"] for result in context.results}
