@@ -232,6 +232,11 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
     When the thread of a source of two messages ends it, and emits the first result, which is read meanwhile
     Then the reader has got both results
 
+  Scenario: What was withheld from a reader begins when a chunk has been emitted
+    Given an open bridge on its own loop
+    When a node waits for the next message after its first chunk, which is read before it is emitted
+    Then the chunk was read, and both runs have ended
+
   @tdd_expected_fail
   Scenario: A source whose items are put into a queue on the loop is ahead without a bound
     When 1 threads emit 2000 items each, to what is read by a queue on the loop with max_buffered=4

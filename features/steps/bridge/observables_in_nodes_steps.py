@@ -12,6 +12,7 @@ from typing import Any
 import reactivex as rx
 from behave import then, when
 from behave.runner import Context
+from langgraph.config import get_stream_writer
 from reactivex import operators as ops
 from reactivex.disposable import Disposable
 from reactivex.scheduler import NewThreadScheduler
@@ -23,6 +24,7 @@ from rxlanggraph.operators import to_async_iterable, to_future
 from rxlanggraph.rx.serialized_observer import SerializedObserver
 from support.bridge.bridges import LentLoop, on_loop
 from support.bridge.chunks import counting
+from support.bridge.graphs import one_node
 from support.bridge.streams import Subscriber
 from support.concurrency.mcp_virtual import DAY, in_virtual_time
 from support.concurrency.patching import patch
@@ -956,6 +958,48 @@ def step_the_thread_of_a_source_ends_it_and_emits_the_first_result(context: Cont
 @then("the reader has got both results")
 def step_the_reader_has_got_both_results(context: Context) -> None:
     assert context.read == [1, 2], context.read
+
+
+@when("a node waits for the next message after its first chunk, which is read before it is emitted")
+def step_a_node_waits_for_the_next_message_after_its_first_chunk(context: Context) -> None:
+    emitted, read, next_began = Gate(), Gate(), Gate()
+    notify = SerializedObserver._notify
+    messages: Subject[Any] = Subject()
+
+    def slow(self: SerializedObserver[Any], *arguments: Any) -> None:
+        notify(self, *arguments)
+        if not emitted.is_open:
+            emitted.open()
+            read.wait()  # the next message is looked at as it is read: there is no room yet
+
+    async def say(state: Any) -> Any:
+        if state["value"] == 0:
+            get_stream_writer()("a chunk")
+            await next_began.wait_async()
+        next_began.open()
+        return state
+
+    async def main() -> list[Any]:
+        chunks = context.bridge.stream(one_node(say), stream_mode="custom")
+        source = messages.pipe(chunks, to_async_iterable(max_buffered=2))
+        async with source, asyncio.timeout(LIMIT):
+            messages.on_next({"value": 0})
+            await emitted.wait_async()
+            messages.on_next({"value": 1})
+            first = await anext(source)
+            read.open()
+            messages.on_completed()
+            return [first, *[each async for each in source]]
+
+    patch(context, SerializedObserver, "_notify", slow)
+    context.read = asyncio.run(main())
+
+
+@then("the chunk was read, and both runs have ended")
+def step_the_chunk_was_read_and_both_runs_have_ended(context: Context) -> None:
+    chunk, *results = context.read
+    assert chunk.content == "a chunk", chunk
+    assert [each.status for each in results if each.sequence is None] == ["ok", "ok"], results
 
 
 async def _same(content: int) -> int:

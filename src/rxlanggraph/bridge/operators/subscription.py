@@ -361,8 +361,6 @@ class Subscription:
             self._cut_off = self._cut_off or cut_off
             self._put_end()
         self._flush()
-        if self._reader is not None:
-            self._advance()  # a result that was emitted here counted as on its way to the reader
         if self._awaited is not None:
             self._awaited.changed()
 
@@ -492,7 +490,7 @@ class Subscription:
     def _go_on(self) -> None:
         if self._failed:
             self._release()
-        elif self._look_ahead is not None or self._reader is not None:
+        elif self._look_ahead is not None:
             self._advance()
         if self._awaited is not None:
             self._awaited.changed()
@@ -540,6 +538,8 @@ class Subscription:
             self._raised = error
             self._release()
             raise
+        if self._reader is not None and not self._failed:
+            self._advance()  # what was emitted here counted as on its way to the reader
 
     def _dispose(self) -> None:
         self._emitter.stop()
