@@ -37,7 +37,7 @@ from rxlanggraph.errors import (
 
 __all__ = ["Reply", "StateActor", "freeze"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("rxlanggraph")
 _names = itertools.count(1)
 _S = TypeVar("_S")
 _C = TypeVar("_C")

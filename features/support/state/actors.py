@@ -29,7 +29,7 @@ class Logged(logging.Handler):
     def __init__(self, context: Context) -> None:
         super().__init__()
         self.records: list[logging.LogRecord] = []
-        logger = logging.getLogger("rxlanggraph.actor")
+        logger = logging.getLogger("rxlanggraph")
         logger.addHandler(self)
         logger.propagate = False
         context.add_cleanup(logger.removeHandler, self)

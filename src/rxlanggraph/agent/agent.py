@@ -25,7 +25,7 @@ from rxlanggraph.agent.responders.choice import make_responder
 from rxlanggraph.agent.run import (
     AgentRun,
     RunPersistence,
-    current_run,
+    current_run_of,
     output_of_run,
     run_timeout,
     supervise,
@@ -147,7 +147,7 @@ class BaseAgent:
             IllegalTransitionError: On entering: not allowed from the agent's current state.
             AgentError: On entering: the run that this code belongs to is over.
         """
-        return self._states.context(state, current_run(self))
+        return self._states.context(state, current_run_of(self))
 
     @property
     def state_changes(self) -> Observable[Transition]:
@@ -460,7 +460,7 @@ class BaseAgent:
         """
         if self._responder is None:
             return None
-        run = current_run(self)
+        run = current_run_of(self)
         if run is None or run.memory is None:  # called outside of a run
             run = self._prepared(AgentRun(self, None))
         assert run.memory is not None
@@ -474,7 +474,7 @@ class BaseAgent:
     @property
     def request(self) -> Any:
         """The request of the run that this code is part of, else of the active run, else None."""
-        run = current_run(self) or next(iter(self._active.copy()), None)
+        run = current_run_of(self) or next(iter(self._active.copy()), None)
         return None if run is None else run.request
 
     async def process_mcp_message(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentRun",
     "RunPersistence",
-    "current_run",
+    "current_run_of",
     "is_reentrant",
     "output_of_run",
     "run_timeout",
@@ -162,7 +162,7 @@ class AgentRun:
 _current: ContextVar[AgentRun | None] = ContextVar("rxlanggraph_agent_run", default=None)
 
 
-def current_run(owner: object) -> AgentRun | None:
+def current_run_of(owner: object) -> AgentRun | None:
     """The run of ``owner`` that started this code; it may be over. Any thread."""
     run = _current.get()
     return next((r for r in run.chain() if r.owner is owner), None) if run is not None else None
@@ -180,7 +180,7 @@ def output_of_run(owner: object) -> OutputQueue[Any] | None:
     Raises:
         AgentError: The run of ``owner`` that started this code is over.
     """
-    run = current_run(owner)
+    run = current_run_of(owner)
     if run is None:
         return None
     if run.over:

@@ -13,7 +13,7 @@ from rxlanggraph.state.client import BackendClient
 
 __all__ = ["Heartbeat", "Renewable"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("rxlanggraph")
 
 
 class Renewable(Protocol):

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 __all__ = ["Retention", "Schedule", "ScheduleInfo", "Scheduler", "iter_schedules"]
 
 _T = TypeVar("_T")
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("rxlanggraph")
 
 # Keys of the state: the last due time of each schedule that is done.
 _PREFIX: Final = "rxlanggraph-schedule/"

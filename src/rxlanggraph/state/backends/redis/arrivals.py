@@ -15,7 +15,7 @@ from rxlanggraph.state.backends.redis.connections import Connection, packed_comm
 
 __all__ = ["watch_channel"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("rxlanggraph")
 
 # Seconds of silence after which the server is asked whether it is there, and seconds it has to
 # answer. A network may forget an idle connection, and tell neither end.

@@ -21,7 +21,7 @@ from rxlanggraph.state.backends.redis.scripts import ADD_TIMES, SCHEMA
 
 __all__ = ["check_fitness", "read_version"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("rxlanggraph")
 
 # Version of the layout: of the keys in backend.py, and of their contents in the scripts.
 _VERSION: Final = 2

@@ -24,7 +24,7 @@ from rxlanggraph.state.backends.sql.sqlite.session import Call, Outcome, SqliteS
 
 __all__ = ["SqliteThread"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("rxlanggraph")
 
 # A call, and the future of its outcome; or the end, and the future of that, if one waits for it.
 _Done: TypeAlias = "asyncio.Future[Outcome]"
