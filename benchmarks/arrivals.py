@@ -110,7 +110,8 @@ class Arrivals:
 
     params = BACKENDS
     param_names = ("backend",)
-    timeout = 600.0
+    timeout = 600
+    unit = "ratio"
 
     def track_ratio(self, backend: str) -> float:
         """The ratio."""

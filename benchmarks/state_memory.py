@@ -85,12 +85,12 @@ def ratio(part: str, at_once: int, *, pairs: int = 11, count: int = BURST) -> Ra
 
 
 class MemoryState:
-    """Increments and claims per second, by way and by how many are under way at once."""
+    """Seconds for an increment and a claim, by way and by how many are under way at once."""
 
     params = (list(_PARTS), list(STORES), [1, 16])
     param_names = ("part", "store", "at once")
     timeout = 300
-    unit = "1/s"
+    unit = "s"
 
     def setup(self, *_: object) -> None:
         self.bench = Bench()
@@ -98,5 +98,5 @@ class MemoryState:
     def teardown(self, *_: object) -> None:
         self.bench.close()
 
-    def track_rate(self, part: str, store: str, at_once: int) -> float:
-        return BURST / self.bench.measure(part, store, at_once)
+    def track_time(self, part: str, store: str, at_once: int) -> float:
+        return self.bench.measure(part, store, at_once) / BURST

@@ -224,7 +224,7 @@ def ratio(
 
 class _SqlState:
     timeout = 300
-    unit = "1/s"
+    unit = "s"
 
     def setup(self, database: str, *_: object) -> None:
         self.bench = Bench(database)
@@ -234,23 +234,23 @@ class _SqlState:
 
 
 class SqlIncrements(_SqlState):
-    """Increments of one counter per second, by way and by how many are under way at once."""
+    """Seconds for an increment of one counter, by way and by how many are under way at once."""
 
     params = (list(DATABASES), ["ours", "statement"], [1, 16])
     param_names = ("database", "store", "at once")
 
-    def track_rate(self, _: str, store: str, at_once: int) -> float:
-        return BURST / self.bench.measure("increments", store, at_once)
+    def track_time(self, _: str, store: str, at_once: int) -> float:
+        return self.bench.measure("increments", store, at_once) / BURST
 
 
 class SqlClaims(_SqlState):
-    """Claims per second, by way and by how many are under way at once."""
+    """Seconds for a claim, by way and by how many are under way at once."""
 
     params = (list(DATABASES), ["ours", *PEERS["claims"]], [1, 16])
     param_names = ("database", "store", "at once")
 
-    def track_rate(self, _: str, store: str, at_once: int) -> float:
-        return BURST / self.bench.measure("claims", store, at_once)
+    def track_time(self, _: str, store: str, at_once: int) -> float:
+        return self.bench.measure("claims", store, at_once) / BURST
 
 
 class SqlStateRatio:
