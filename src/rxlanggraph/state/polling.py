@@ -53,7 +53,10 @@ class Notifier:
         One that was woken already does not count. A listener that does nothing about it, and leaves
         with its event set, has to pass it on.
         """
-        waiting = (event for event in self._listeners.get(topic, ()) if not event.is_set())
+        listeners = self._listeners.get(topic)
+        if listeners is None:  # as mostly, for keys
+            return
+        waiting = (event for event in listeners if not event.is_set())
         for notified in [*islice(waiting, count)]:
             notified.set()
 

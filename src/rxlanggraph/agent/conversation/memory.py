@@ -183,11 +183,15 @@ class Memory:
         return stage
 
     def _write(self, entries: Entries) -> None:
-        stage = self._stage()
-        if stage is not None:
+        """Add entries at the end; if counting fails, none."""
+        if _writing.get() is not None and (stage := self._stage()) is not None:
             stage.write(entries)
-        else:
-            self._contents.append(entries)
+            return
+        contents = self._contents
+        if contents.limits:
+            contents.make_room()
+        with contents.lock:
+            contents.entries.update(entries)
 
 
 class _Contents:
@@ -200,22 +204,16 @@ class _Contents:
     """
 
     def __init__(self, limits: Sequence[TrimLimit], trim_at: float) -> None:
-        self._limits = limits
+        self.limits = limits
         # See the top of the module; guards the rest, and each _Stage.
         self.lock = fork_safe_rlock()
         self._trim_at = trim_at
         self.entries: Entries = {}
         self.beginning = object()
 
-    def append(self, entries: Entries) -> None:
-        """Add entries at the end. If counting fails, none is added."""
-        self.make_room()
-        with self.lock:
-            self.entries.update(entries)
-
     def make_room(self) -> None:
         """Trim if that is due. Called before an addition."""
-        if not self._limits:
+        if not self.limits:
             return
         with self.lock:
             due = len(self.entries) >= self._trim_at
@@ -226,7 +224,7 @@ class _Contents:
         """Return the messages within the limits, and remove the others."""
         with self.lock:
             entries = self.entries.copy()
-        if not self._limits:
+        if not self.limits:
             return tuple(entries.values())
         kept = self.fit(entries)
         forgotten = entries.keys() - kept.keys()
@@ -240,7 +238,7 @@ class _Contents:
 
     def fit(self, entries: Entries, written: int = 0) -> Entries:
         """Those of ``entries`` that the limits leave; the last ``written`` are not cut."""
-        for limit in self._limits:
+        for limit in self.limits:
             entries = limit.fit(entries, written)
         return entries
 
