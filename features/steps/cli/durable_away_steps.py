@@ -118,7 +118,7 @@ def step_a_heartbeat_of_a_claim_fails_with_error(context: Context, error: str) -
         await asyncio.sleep(50)
         assert not claim.lost
 
-    with unittest.TestCase().assertLogs("rxlanggraph.state", logging.WARNING) as logs:
+    with unittest.TestCase().assertLogs("rxlanggraph", logging.WARNING) as logs:
         there.run(work())
     context.logged = [logging.Formatter().format(record) for record in logs.records]
 

@@ -282,7 +282,7 @@ def step_the_state_at_url_is_opened(context: Context, url: str) -> None:
     server = context.server
     context.error = None
     where = url.format(port=server.port, socket=server.folder / "valkey.sock")
-    with listening("rxlanggraph.state") as context.warnings:
+    with listening("rxlanggraph") as context.warnings:
         try:
             context.counter = run(redis_servers.use(where))
         except Exception as error:

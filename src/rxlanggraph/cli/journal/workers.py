@@ -43,6 +43,9 @@ _PERIOD = 0.1
 # little. And the most lines that are ahead. Guesses.
 _BUSY = 16
 _MAX_AHEAD = 500
+# Seconds for which results are left to gather while lines are ahead, which begin meanwhile. To
+# collect results, the journal's loop has to interrupt that of the runs. A guess.
+_GATHERING = 0.02
 # Seconds after which a line that was to begin soon is given back to the other processes.
 _MAX_WAIT = 1.0
 
@@ -277,6 +280,8 @@ class JournalWorkers:
     async def _collect_ended(self) -> None:
         """Have the results of runs stored."""
         while True:
+            if self._is_any_ahead():
+                await asyncio.sleep(_GATHERING)
             for held, result in await self._runs.ended():
                 if result is None or (result.status == "cancelled" and self._cancelling):
                     is_cut_off = held.cut_off or self._cancelling
