@@ -202,6 +202,7 @@ Feature: A bridge runs messages through graphs, and counts each run until it has
       | 5                                                       |
       | AsyncRetrying(stop=stop_after_attempt(3))               |
       | AsyncRetrying(retry=retry_if_exception_type(ValueError)) |
+      | of_tenacity_9_1()                                       |
 
   Scenario Outline: With retry=<retry>, the last error of a run that always fails arrives
     Given an open bridge on its own loop

@@ -162,8 +162,23 @@ def step_nothing_was_ever_submitted_to_the_bridge(context: Context) -> None:
 
 # -- retrying --------------------------------------------------------------------------------------
 
+
+class OlderRetrying(AsyncRetrying):
+    """As before tenacity 9.2, which other packages do not allow: policies cannot be disabled."""
+
+    def copy(self, *_: Any, **__: Any) -> AsyncRetrying:
+        return self
+
+
+def of_tenacity_9_1() -> AsyncRetrying:
+    retrying = OlderRetrying(stop=stop_after_attempt(3))
+    vars(retrying).pop("enabled", None)
+    return retrying
+
+
 RETRYING = {
     "AsyncRetrying": AsyncRetrying,
+    "of_tenacity_9_1": of_tenacity_9_1,
     "retry_if_exception_type": retry_if_exception_type,
     "stop_after_attempt": stop_after_attempt,
 }

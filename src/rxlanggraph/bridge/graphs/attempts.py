@@ -78,7 +78,7 @@ async def retried(
     state = RetryCallState(retry, attempt, (), {})
     ended = None
     try:
-        if not retry.enabled:
+        if not getattr(retry, "enabled", True):  # since tenacity 9.2
             return await attempt()
         while True:
             action = await retry.iter(state)
