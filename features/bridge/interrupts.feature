@@ -81,6 +81,17 @@ Feature: A graph that asks waits for an answer to that question, and nothing els
       | as interrupt_after="*" of the call |
       | by bind(interrupt_before=)       |
 
+  Scenario Outline: What <wrapper> does for a failed call, it does for a graph with a breakpoint
+    Given an open bridge on its own loop
+    And a graph that fails once behind its breakpoint, and says "done", in <wrapper>
+    When it is started on a thread, and continued with None
+    Then the first result is interrupted, without questions, and the second is ok
+
+    Examples:
+      | wrapper        |
+      | with_retry     |
+      | with_fallbacks |
+
   Scenario: A retry policy about results sees what the graph returned at its breakpoint
     Given an open bridge on its own loop
     And a graph that says "done", with a breakpoint set as interrupt_before of the call

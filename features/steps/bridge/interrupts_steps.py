@@ -224,6 +224,24 @@ def step_a_graph_that_says_done_with_a_breakpoint_set(context: Context, how: str
         context.options["retry"] = 2
 
 
+@given('a graph that fails once behind its breakpoint, and says "done", in {wrapper}')
+def step_a_graph_that_fails_once_behind_its_breakpoint(context: Context, wrapper: str) -> None:
+    failures = iter([ConnectionError("the first call")])
+
+    def say(_: Said) -> Said:
+        for failure in failures:
+            raise failure
+        return {"said": ["done"]}
+
+    builder: Any = StateGraph(Said).add_node("say", say).add_edge(START, "say")
+    graph = builder.compile(InMemorySaver(), interrupt_before=["say"])
+    context.options = {}
+    if wrapper == "with_retry":
+        context.graph = graph.with_retry(wait_exponential_jitter=False)
+    else:
+        context.graph = graph.with_fallbacks([graph])
+
+
 @when("it is started on a thread, and continued with None")
 def step_it_is_started_on_a_thread_and_continued_with_none(context: Context) -> None:
     contents: list[Any] = [{"said": ["hello"]}, None]

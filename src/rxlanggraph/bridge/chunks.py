@@ -55,6 +55,8 @@ StreamMode: TypeAlias = str
 _DEFAULT = ("updates",)
 # What LangGraph emits between two steps alone. For the rest it does not wait within a step.
 _BETWEEN_STEPS = frozenset({"updates", "values", "checkpoints", "tasks", "debug"})
+# What a stream of one's own is not to be given.
+_OF_STREAM = frozenset({"stream_mode", "subgraphs"})
 # LangGraph's own type does not list them: each with the module of LangGraph that emits it.
 _UNLISTED = {"tools": "langgraph.pregel._tools"}
 
@@ -154,6 +156,8 @@ def _has_breakpoints(graph: Any) -> bool:
 
 
 def _looked_for(graph: Any) -> bool:
+    if not hasattr(graph, "interrupt_before_nodes"):  # a server's: what it has is known there
+        return True
     subgraphs = graph.get_subgraphs(recurse=True) if hasattr(graph, "get_subgraphs") else ()
     return any(
         getattr(each, name, None)
@@ -333,8 +337,11 @@ class GraphStream:
         async for chunk in stream:
             if subgraphs:
                 namespace, mode, payload = chunk
-            else:
+            elif len(chunk) == 2:
                 mode, payload = chunk
+            else:  # of a server: its event, whose name may end in a namespace, and an id
+                mode, payload, *_ = chunk
+                mode = mode.partition("|")[0]
             if not namespace:
                 result.see(mode, payload)
             if chunks is not None and mode in wanted:
@@ -425,7 +432,7 @@ class _StoppableGraph(WrappedAdapter):
 
     def __init__(self, graph: Any, adapter: GraphAdapter) -> None:
         super().__init__(adapter)
-        self._ainvoke = partial(_stoppable, GraphStream(graph, (), False), None)
+        self._ainvoke = _stoppable_within(graph).ainvoke
 
     def call(
         self, message: StreamMessage, config: Config | None, arguments: Arguments
@@ -436,6 +443,37 @@ class _StoppableGraph(WrappedAdapter):
         self, message: StreamMessage, config: Config | None, arguments: Arguments
     ) -> Callable[[], Awaitable[Any]]:
         return attempts_at(self.gate, self._ainvoke, message, config, arguments)
+
+
+def _stoppable_within(graph: Any) -> Any:
+    """Return ``graph`` with the graph that it wraps executed as a stream.
+
+    What LangChain puts around the ``ainvoke`` of a graph stays: retries and fallbacks.
+    """
+    own = {} if isinstance(graph, RemoteGraph) else getattr(graph, "__dict__", {})
+    if "fallbacks" in own:
+        first, *others = [_stoppable_within(each) for each in (own["runnable"], *own["fallbacks"])]
+        return graph.model_copy(update={"runnable": first, "fallbacks": others})
+    if "bound" in own:
+        return graph.model_copy(update={"bound": _stoppable_within(own["bound"])})
+    return _Stoppable(graph) if is_graph(graph) else graph
+
+
+class _Stoppable:
+    """Stands for a graph, to what calls its ``ainvoke``."""
+
+    def __init__(self, graph: Any) -> None:
+        self._graph = graph
+        self._stream = GraphStream(graph, (), False)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the graph has under ``name``."""
+        return getattr(self._graph, name)
+
+    async def ainvoke(self, content: Any, config: Config | None = None, **arguments: Any) -> Any:
+        """Like that of the graph, whatever ``stream_mode`` is bound to it."""
+        arguments = {name: arguments[name] for name in arguments if name not in _OF_STREAM}
+        return await _stoppable(self._stream, None, content, config, **arguments)
 
 
 async def _stoppable(

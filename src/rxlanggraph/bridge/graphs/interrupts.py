@@ -118,9 +118,18 @@ def asked(content: Any) -> tuple[Any, ...]:
         if type(payload) is not dict or INTERRUPT not in payload:
             break
         found = payload[INTERRUPT]
-        of_chunk = found if isinstance(found, list | tuple) else (found,)
+        of_chunk = map(_as_interrupt, found if isinstance(found, list | tuple) else (found,))
         questions = {getattr(each, "id", id(each)): each for each in of_chunk} | questions
     return tuple(questions.values())
+
+
+def _as_interrupt(question: Any) -> Any:
+    """LangGraph's ``Interrupt``, also of a server's graph, whose questions come as dicts."""
+    types = sys.modules.get("langgraph.types")
+    if type(question) is not dict or types is None:
+        return question
+    known = {field.name for field in dataclasses.fields(types.Interrupt)}
+    return types.Interrupt(**{key: value for key, value in question.items() if key in known})
 
 
 def questions_of(found: Any) -> dict[str, Question]:
@@ -391,7 +400,7 @@ def _earlier_than(question: str, namespaces: Iterable[str], answers: list[Any]) 
         answers: The answers that the task has taken.
     """
     id_of = getattr(sys.modules.get("langgraph.types"), "_interrupt_id", None)
-    if id_of is None:  # an older LangGraph, in which all questions of a task have one id
+    if id_of is None:  # it is private: another release may not have it
         return None
     for namespace, count in itertools.product(namespaces, range(len(answers))):
         if id_of(namespace, count) == question:
