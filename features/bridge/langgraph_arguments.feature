@@ -52,6 +52,8 @@ Feature: A graph is called as LangGraph calls it, with LangGraph's own arguments
       | a pydantic state                    | invoke             |
       | an output schema                    | create_future_task |
       | an output schema                    | invoke             |
+      | a breakpoint before there is output | create_future_task |
+      | a breakpoint before there is output | invoke             |
       | a graph in a sequence               | create_future_task |
       | a graph in a sequence               | invoke             |
       | a graph with a bound config         | create_future_task |

@@ -268,6 +268,17 @@ def with_schemas() -> Any:
     return builder.add_edge(START, "only").compile()
 
 
+def with_schemas_and_breakpoint() -> Any:
+    class Output(TypedDict):
+        n: int
+
+    def quiet(_: State) -> State:
+        return {"log": ["quiet"]}
+
+    builder = StateGraph(State, output_schema=Output).add_sequence([quiet, step("only")])
+    return builder.add_edge(START, "quiet").compile(InMemorySaver(), interrupt_before=["only"])
+
+
 @dataclass
 class Shop:
     name: str
@@ -340,6 +351,11 @@ CASES: dict[str, Case] = {
     "a node with a retry policy": Case(with_node_retries),
     "a pydantic state": Case(with_pydantic),
     "an output schema": Case(with_schemas),
+    "a breakpoint before there is output": Case(
+        with_schemas_and_breakpoint,
+        [(START_AT_1, {}), (None, {}), ({"log": ["in"]}, {}), (None, {})],
+        checkpointed=True,
+    ),
     "a graph in a sequence": Case(lambda: looping() | RunnableLambda(lambda out: out["n"])),
     "a graph with a bound config": Case(lambda: looping().with_config(tags=["x"])),
     "context": Case(with_context, one(START_AT_1, context=Shop("tea", 1))),

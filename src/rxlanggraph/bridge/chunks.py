@@ -297,8 +297,9 @@ class GraphStream:
         self._defaults: dict[str, Any] = {}
         if any("output_keys" in (getattr(layer, "kwargs", None) or {}) for layer in layers):
             self._output = None
-        elif not _is_within(self._output, streamed):
-            # Rare: only without StateGraph. The chunks are limited to what makes up the result.
+        elif self._output is not None and not (modes and _is_within(self._output, streamed)):
+            # As ainvoke. Where there are chunks, they are limited to what makes up the result, but
+            # that is rare: only without StateGraph.
             self._defaults["output_keys"] = self._output
             self._output = None
         elif self._output == streamed:
