@@ -126,7 +126,7 @@ def asked(content: Any) -> tuple[Any, ...]:
 def _as_interrupt(question: Any) -> Any:
     """LangGraph's ``Interrupt``, also of a server's graph, whose questions come as dicts."""
     types = sys.modules.get("langgraph.types")
-    if type(question) is not dict or types is None:
+    if type(question) is not dict or "value" not in question or types is None:
         return question
     known = {field.name for field in dataclasses.fields(types.Interrupt)}
     return types.Interrupt(**{key: value for key, value in question.items() if key in known})
