@@ -48,6 +48,8 @@ Feature: A graph is called as LangGraph calls it, with LangGraph's own arguments
       | a cached node                       | invoke             |
       | a node with a retry policy          | create_future_task |
       | a node with a retry policy          | invoke             |
+      | a fallback that is not a graph      | create_future_task |
+      | a fallback that is not a graph      | invoke             |
       | a pydantic state                    | create_future_task |
       | a pydantic state                    | invoke             |
       | an output schema                    | create_future_task |

@@ -251,6 +251,14 @@ def with_node_retries() -> Any:
     return builder.add_edge(START, "unsteady").compile()
 
 
+def with_fallback() -> Any:
+    def fail(_: State) -> State:
+        raise ConnectionError("the graph fails")
+
+    graph = sequence(fail, checkpointer=InMemorySaver())
+    return graph.with_fallbacks([RunnableLambda(lambda content: {"fell back with": content})])
+
+
 def with_pydantic() -> Any:
     class Checked(BaseModel):
         n: int
@@ -349,6 +357,7 @@ CASES: dict[str, Case] = {
     "a store": Case(with_store, [({"n": 1}, {}), ({"n": 2}, {})]),
     "a cached node": Case(with_cache, [({"n": 1}, {}), ({"n": 1}, {})]),
     "a node with a retry policy": Case(with_node_retries),
+    "a fallback that is not a graph": Case(with_fallback, checkpointed=True),
     "a pydantic state": Case(with_pydantic),
     "an output schema": Case(with_schemas),
     "a breakpoint before there is output": Case(

@@ -42,6 +42,8 @@ def can_drain(graph: Any) -> bool:
     layers = list(layers_of(graph))
     if any("control" in (getattr(layer, "kwargs", None) or {}) for layer in layers):
         return False  # it is stopped by its owner
+    if any("fallbacks" in getattr(layer, "__dict__", ()) for layer in layers):
+        return False  # what it falls back to need not be a graph, and takes no control
     calls = (getattr(layer, name) for layer in layers for name in ("ainvoke", "astream"))
     return all(map(_has_control, calls))
 
