@@ -451,7 +451,8 @@ def _stoppable_within(graph: Any) -> Any:
 
     What LangChain puts around the ``ainvoke`` of a graph stays: retries and fallbacks.
     """
-    own = {} if isinstance(graph, RemoteGraph) else getattr(graph, "__dict__", {})
+    copied = hasattr(graph, "model_copy") and not isinstance(graph, RemoteGraph)
+    own = vars(graph) if copied else {}
     if "fallbacks" in own:
         first, *others = [_stoppable_within(each) for each in (own["runnable"], *own["fallbacks"])]
         return graph.model_copy(update={"runnable": first, "fallbacks": others})
