@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 from reactivex import abc
 
@@ -36,11 +38,13 @@ from rxlanggraph.bridge.operators.on_loop import loop_behind
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.bridge.task_waits import TaskWait
 from rxlanggraph.concurrency import waiters
+from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.errors import DeadlockError
 
 __all__ = [
     "AwaitedStream",
     "HeldUpRun",
+    "ReaderRoom",
     "StreamListener",
     "is_of_run",
     "reader_here",
@@ -76,10 +80,11 @@ class StreamListener:
         self.throughout = throughout
         self.unread = unread
         self.bound = bound
-        # Called when it has read an item. Written and read as the streams are.
-        self.go_on: list[Callable[[], object]] = []
-        # Written while it subscribes, in that thread; read by the same run.
-        self.streams: list[AwaitedStream] = []
+        # An RLock by invariant 5. Guards the rest.
+        self._lock = fork_safe_rlock()
+        self._streams: list[AwaitedStream] = []
+        # Kept by the subscriptions: here they would make a cycle, for the collector to find.
+        self._rooms = WeakValueDictionary[int, ReaderRoom]()
 
     @property
     def reader(self) -> Waiter | None:
@@ -88,19 +93,32 @@ class StreamListener:
             return self.run
         return LoopThread(self._loop())
 
-    def has_room(self, due: int) -> bool:
-        """Whether one more may come after ``due`` that will. Any thread; never blocks."""
-        return self.bound is None or self.unread() + due < self.bound
+    def attach(self, stream: AwaitedStream) -> None:
+        """Note a stream that it waits for. Any thread; never blocks."""
+        with self._lock:
+            self._streams.append(stream)
+
+    def detach(self, stream: AwaitedStream) -> None:
+        """Undo `attach`. Any thread; never blocks."""
+        with self._lock:
+            self._streams.remove(stream)
+
+    def room_at(self, level: int) -> ReaderRoom:
+        """Return the room of the streams with ``level`` stages between them and it. Any thread."""
+        with self._lock:
+            return self._rooms.setdefault(level, ReaderRoom(self, level))
 
     def has_read(self) -> None:
         """Have the streams start what they withhold for lack of room. Without a lock."""
-        for go_on in self.go_on:
-            go_on()
+        with self._lock:
+            rooms = [*self._rooms.values()]
+        for room in rooms:
+            room.go_on()
 
     @contextmanager
-    def subscribing(self) -> Iterator[None]:
-        """A block in which it subscribes."""
-        token = _listener.set(self)
+    def subscribing(self, level: int = 0) -> Iterator[None]:
+        """A block in which it subscribes, or an operator on its way to it, such as ``retry``."""
+        token = _listener.set(_Here(self, current_run(), level))
         try:
             yield
         finally:
@@ -116,7 +134,9 @@ class StreamListener:
         begun: list[AwaitedStream] = []
         try:
             if self.run is not None:
-                for stream in self.streams:
+                with self._lock:
+                    streams = [*self._streams]
+                for stream in streams:
                     begin_wait(self.run, stream)
                     begun.append(stream)
             yield
@@ -150,8 +170,179 @@ class HeldUpRun:
         return self.over
 
 
+class _Taker(Protocol):
+    """A subscription whose results a reader gets."""
+
+    def in_flight(self) -> Iterable[Waiter]:
+        """Return its runs that were handed over and have not ended. Takes the bridge's lock."""
+
+
+class ReaderRoom:
+    """The room that one reader has for the results of all streams that lead to it.
+
+    What breaks without it: ``merge``, ``flat_map`` and others subscribe to several streams, each
+    of which would take all of the room; and ``retry``, ``repeat`` and ``concat`` subscribe to the
+    next one as a result or an end arrives, which would not know of the reader.
+
+    A place is taken by each run in flight, until its result was passed on. All methods may be
+    called in any thread, and never block; but for `go_on` also under the lock of a bridge.
+
+    Args:
+        listener: The reader, which has a bound.
+        level: The number of stages between these streams and the reader. Stages count separately:
+            the results of the earlier one do not come to the reader.
+    """
+
+    def __init__(self, listener: StreamListener, level: int) -> None:
+        self._listener = listener
+        self._level = level
+        # An RLock by invariant 5. Guards the rest.
+        self._lock = fork_safe_rlock()
+        self._taken: dict[_Taker, int] = {}
+        self._total = 0
+        # What starts the runs that are withheld, in the order in which they are to be served.
+        self._withheld: OrderedDict[_Taker, Callable[[], object]] = OrderedDict()
+        # What lets runs go on that are held up before their next chunk.
+        self._held_up: dict[_Taker, Callable[[], object]] = {}
+        self._going_on = False
+
+    @property
+    def reader(self) -> Waiter | None:
+        """See `StreamListener`."""
+        return self._listener.reader
+
+    def unread(self) -> int:
+        """See `StreamListener`."""
+        return self._listener.unread()
+
+    def take(self, taker: _Taker, taken: int, go_on: Callable[[], object]) -> bool:
+        """Take a place for ``taker``, which has ``taken`` places; or note whom to call later."""
+        with self._lock:
+            self._note(taker, taken)
+            if self._is_full():
+                self._withheld.setdefault(taker, go_on)
+                return False
+            self._note(taker, taken + 1)
+            return True
+
+    def may_follow(self, taker: _Taker, taken: int, go_on: Callable[[], object]) -> bool:
+        """Whether each run in flight has room for one item; if not, note whom to call later."""
+        with self._lock:
+            self._note(taker, taken)
+            if self.unread() + self._total <= self._bound:
+                self._held_up.pop(taker, None)
+                return True
+            self._held_up[taker] = go_on
+            return False
+
+    def has_place(self, taker: _Taker, taken: int) -> bool:
+        """Whether ``taker``, which has ``taken`` places, would get one more."""
+        with self._lock:
+            self._note(taker, taken)
+            return not self._is_full()
+
+    def keep(self, taker: _Taker, taken: int) -> None:
+        """Note that ``taker`` has no more than ``taken`` places any more."""
+        with self._lock:
+            self._note(taker, taken)
+
+    def leave(self, taker: _Taker) -> None:
+        """Note that ``taker`` starts no more runs."""
+        with self._lock:
+            self._withheld.pop(taker, None)
+            self._held_up.pop(taker, None)
+
+    def in_flight(self) -> list[Waiter]:
+        """Return the runs that have places."""
+        with self._lock:
+            takers = [*self._taken]
+        return [run for each in takers for run in each.in_flight()]
+
+    def go_on(self) -> None:
+        """Have the streams go on, in turns, as far as there is room. Not under a lock.
+
+        One thread at a time, which does not nest the calls: a stream that starts a run may call it.
+        """
+        with self._lock:
+            held_up = [*self._held_up.values()]
+            idle = not self._going_on
+            self._going_on = True
+        for each in held_up:
+            each()
+        if not idle:
+            return
+        try:
+            while (start := self._next()) is not None:
+                start()
+        except BaseException:
+            with self._lock:
+                self._going_on = False
+            raise
+
+    def _next(self) -> Callable[[], object] | None:
+        with self._lock:
+            if not self._withheld or self._is_full():
+                self._going_on = False
+                return None
+            return self._withheld.popitem(last=False)[1]
+
+    def _note(self, taker: _Taker, taken: int) -> None:
+        self._total += taken - self._taken.pop(taker, 0)
+        if taken:
+            self._taken[taker] = taken
+
+    def _is_full(self) -> bool:
+        return self.unread() + self._total >= self._bound
+
+    @property
+    def _bound(self) -> int:
+        assert self._listener.bound is not None
+        return self._listener.bound
+
+    def behind(self, observer: abc.ObserverBase[Any]) -> abc.ObserverBase[Any]:
+        """Return an observer that passes all on, and whose subscriptions have this room too."""
+        return _OnTheWay(observer, self._listener, self._level)
+
+    @contextmanager
+    def subscribing_before(self) -> Iterator[None]:
+        """A block in which a stage with this room subscribes to its source."""
+        with self._listener.subscribing(self._level + 1):
+            yield
+
+
+class _OnTheWay(abc.ObserverBase[Any]):
+    """Passes notifications on, as a part of what leads to a reader."""
+
+    def __init__(
+        self, observer: abc.ObserverBase[Any], listener: StreamListener, level: int
+    ) -> None:
+        self._observer = observer
+        self._listener = listener
+        self._level = level
+
+    def on_next(self, value: Any) -> None:
+        with self._listener.subscribing(self._level):
+            self._observer.on_next(value)
+
+    def on_error(self, error: Exception) -> None:
+        with self._listener.subscribing(self._level):
+            self._observer.on_error(error)
+
+    def on_completed(self) -> None:
+        with self._listener.subscribing(self._level):
+            self._observer.on_completed()
+
+
+class _Here(NamedTuple):
+    """What is being subscribed for, by code of which run, and before how many stages."""
+
+    listener: StreamListener
+    run: Run | None
+    level: int
+
+
 # Contexts are copied, into runs for example. So it counts only in the run that has set it.
-_listener: ContextVar[StreamListener | None] = ContextVar("rxlanggraph_listener", default=None)
+_listener: ContextVar[_Here | None] = ContextVar("rxlanggraph_listener", default=None)
 
 
 class _NextRun:
@@ -206,7 +397,10 @@ class AwaitedStream:
         self._pending = pending
         self._fail = fail
         self._waiters = tuple(waiters)
+        self._listener = listener
         self._unread = int if listener is None else listener.unread
+        if listener is not None:
+            listener.attach(self)
         run = current_run()
         self._wait = None if run is None else TaskWait(run)
         for waiter in self._waiters:
@@ -272,6 +466,9 @@ class AwaitedStream:
         """Note that it is over. Any thread; never blocks."""
         for waiter in self._waiters:
             end_wait(waiter, self)
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.detach(self)
 
 
 def waiters_for(
@@ -282,8 +479,9 @@ def waiters_for(
     Args:
         scheduler: That of the subscription, by which RxPY's own ways to wait are recognized.
     """
-    run, listener = current_run(), _listener_here()
-    if listener is not None:
+    run, reading = current_run(), _listener.get()
+    if reading is not None and reading.listener.run is run:
+        listener = reading.listener
         if run is None:
             return None
         return ([run], None) if listener.throughout else ([], listener)
@@ -295,15 +493,12 @@ def waiters_for(
     return None
 
 
-def reader_here() -> StreamListener | None:
-    """Return what reads, with a bound, the stream that is being subscribed to; None if nothing."""
-    listener = _listener_here()
-    return None if listener is None or listener.bound is None else listener
-
-
-def _listener_here() -> StreamListener | None:
-    listener = _listener.get()
-    return None if listener is None or listener.run is not current_run() else listener
+def reader_here() -> ReaderRoom | None:
+    """Return the room of what reads, with a bound, the stream that is being subscribed to."""
+    here = _listener.get()
+    if here is None or here.run is not current_run() or here.listener.bound is None:
+        return None
+    return here.listener.room_at(here.level)
 
 
 def is_of_run(scheduler: abc.SchedulerBase | None) -> bool:

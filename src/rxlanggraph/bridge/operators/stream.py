@@ -9,14 +9,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from contextvars import copy_context
-from functools import partial
 from typing import Any
 
 from reactivex import abc
 
 from rxlanggraph.bridge.chunk_window import ChunkWindow
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
-from rxlanggraph.bridge.operators.awaited import HeldUpRun, StreamListener
+from rxlanggraph.bridge.operators.awaited import HeldUpRun, ReaderRoom
 from rxlanggraph.bridge.operators.on_loop import OnLoop
 from rxlanggraph.bridge.operators.subscription import OBSERVER_RAISED, Ended, Subscription
 from rxlanggraph.bridge.run import Run
@@ -181,13 +180,8 @@ class StreamSubscription(Subscription):
 
     # -- a reader with a bound -------------------------------------------------------------------
 
-    def read_by(self, reader: StreamListener) -> None:
-        """See `Subscription.read_by`: runs wait for room for their chunks too."""
-        super().read_by(reader)
-        reader.go_on.append(partial(self._let_go_on, reader))
-
     async def _until_read(
-        self, run: Run, reader: StreamListener, before: Awaitable[None] | None
+        self, run: Run, reader: ReaderRoom, before: Awaitable[None] | None
     ) -> None:
         """Wait for ``before``, and until ``reader`` has room for one item of each run."""
         if before is not None:
@@ -205,23 +199,19 @@ class StreamSubscription(Subscription):
             finally:
                 end_wait(run, held_up)
 
-    def _may_follow(self, reader: StreamListener) -> bool:
-        return reader.has_room(self._due_to_reader() - 1)
+    def _may_follow(self, reader: ReaderRoom) -> bool:
+        return reader.may_follow(self, self._due_to_reader(), self._let_go_on)
 
-    def _let_go_on(self, reader: StreamListener) -> None:
+    def _let_go_on(self) -> None:
+        assert self._reader is not None
         with self._lock:
-            if not self._held_up or not self._may_follow(reader):
+            if not self._held_up or not self._may_follow(self._reader):
                 return
             held_up, self._held_up = self._held_up, []
             for each in held_up:
                 each.over = True
         for each in held_up:
             each.waiter.wake_threadsafe()
-
-    def _flush(self) -> None:
-        super()._flush()
-        if self._reader is not None:
-            self._let_go_on(self._reader)  # operators in between may have dropped what was emitted
 
     # -- what a subscription does with a run -----------------------------------------------------
 

@@ -23,6 +23,7 @@ from rxlanggraph.bridge.deadlocks import Waiter, review
 from rxlanggraph.bridge.engine import Engine
 from rxlanggraph.bridge.operators.awaited import (
     AwaitedStream,
+    ReaderRoom,
     StreamListener,
     is_of_run,
     reader_here,
@@ -103,6 +104,9 @@ def make_operator(
                 engine.check_run_of_rx()
             loop = loop_behind(scheduler)
             group = None if max_concurrency is None else ConcurrencyGroup(max_concurrency)
+            reader = reader_here()
+            if reader is not None:
+                observer = reader.behind(observer)
             runs = (subscription or Subscription)(
                 engine,
                 owner,
@@ -115,7 +119,6 @@ def make_operator(
             awaited = waiters_for(scheduler)
             if awaited is not None:
                 runs.await_by(*awaited)
-            reader = reader_here()
             if reader is not None:
                 runs.read_by(reader)
             return runs.to(source, scheduler)
@@ -142,7 +145,7 @@ class Subscription:
     # In the class, so that other subscriptions do without. Written once, before the source can
     # emit.
     _awaited: AwaitedStream | None = None
-    _reader: StreamListener | None = None
+    _reader: ReaderRoom | None = None
 
     def __init__(
         self,
@@ -188,14 +191,16 @@ class Subscription:
         on_next = partial(self._on_next, shared)
         if self._awaited is not None and isinstance(source, PulledSource):
             source = source.with_room_for(self._engine, self._awaited.fed_by)
-        self._source.disposable = source.subscribe(
-            on_next, self._on_source_error, self._on_completed, scheduler=scheduler
-        )
+        reader = self._reader
+        with contextlib.nullcontext() if reader is None else reader.subscribing_before():
+            self._source.disposable = source.subscribe(
+                on_next, self._on_source_error, self._on_completed, scheduler=scheduler
+            )
         return Disposable(self._dispose)
 
     def await_by(self, waiters: Iterable[Waiter], listener: StreamListener | None) -> None:
         """Be waited for by ``waiters``, or by ``listener`` when that waits. Before `to`."""
-        awaited = self._awaited = AwaitedStream(
+        self._awaited = AwaitedStream(
             self._engine.inbox,
             self._options.group,
             self._pending,
@@ -203,17 +208,14 @@ class Subscription:
             waiters,
             listener=listener,
         )
-        if listener is not None:
-            listener.streams.append(awaited)
 
-    def read_by(self, reader: StreamListener) -> None:
+    def read_by(self, reader: ReaderRoom) -> None:
         """Start no more runs than ``reader`` has room for results. Before `to`.
 
         What breaks without it: results come on a loop, whose thread cannot be blocked. A reader
         that is on that loop itself gets a turn only after a burst of them.
         """
         self._reader = reader
-        reader.go_on.append(self._advance)
 
     def _pending(self, most: int | None) -> tuple[list[Run], bool] | None:
         with self._lock:
@@ -415,18 +417,22 @@ class Subscription:
         """The next run to be handed over; if there is none, the advance is over. Under the lock."""
         while self._waiting and self._waiting[0].done():  # dropped just now, or cancelled
             self._waiting.popleft()
-        if not self._waiting or self._is_withheld(self._waiting[0]):
+        if not self._waiting or not self._may_start(self._waiting[0]):
             self._advancing = False
             return None
         run = self._waiting.popleft()
         run.withheld_by = None
         return run
 
-    def _is_withheld(self, run: Run) -> bool:
-        look_ahead, reader = self._look_ahead, self._reader
-        if look_ahead is not None and self._indexes[run] >= self._head + look_ahead:
-            return True
-        return reader is not None and not reader.has_room(self._due_to_reader())
+    def _may_start(self, run: Run) -> bool:
+        """Whether ``run``, the next one, may start; it then does. Under the lock."""
+        if not self._may_look_ahead_to(run):
+            return False
+        reader = self._reader
+        return reader is None or reader.take(self, self._due_to_reader(), self._advance)
+
+    def _may_look_ahead_to(self, run: Run) -> bool:
+        return self._look_ahead is None or self._indexes[run] < self._head + self._look_ahead
 
     def _due_to_reader(self) -> int:
         """How many items may come before any is read. Under the lock.
@@ -445,14 +451,23 @@ class Subscription:
         with self._lock:
             return self._behind(self._indexes.get(run, self._arrived) - look_ahead)
 
-    def _unread(self, reader: StreamListener) -> list[Waiter]:
+    def _unread(self, reader: ReaderRoom) -> list[Waiter]:
         with self._lock:
-            if not self._waiting or not self._is_withheld(self._waiting[0]):
-                return []  # it is about to be
-            runs: list[Waiter] = [*self._behind(self._arrived)]
+            if not self._waiting:
+                return []
+            runs: list[Waiter] = []
+            if not self._may_look_ahead_to(self._waiting[0]):
+                runs += self._behind(self._arrived)
+            elif reader.has_place(self, self._due_to_reader()):
+                return []  # it is about to start
+        runs += reader.in_flight()
         if reader.unread() > 0 and (reading := reader.reader) is not None:
             runs.append(reading)
         return runs
+
+    def in_flight(self) -> list[Run]:
+        """Return the runs that were handed over and have not ended. Any thread; never blocks."""
+        return self._behind(self._arrived)
 
     def _behind(self, last: int) -> list[Run]:
         """The runs up to the index ``last`` that were handed over and have not ended."""
@@ -539,7 +554,13 @@ class Subscription:
             self._release()
             raise
         if self._reader is not None and not self._failed:
-            self._advance()  # what was emitted here counted as on its way to the reader
+            self._give_up_places(self._reader)
+
+    def _give_up_places(self, reader: ReaderRoom) -> None:
+        """Let the streams of the reader have the places that are not needed any more."""
+        with self._lock:
+            reader.keep(self, self._due_to_reader())
+        reader.go_on()
 
     def _dispose(self) -> None:
         self._emitter.stop()
@@ -560,12 +581,16 @@ class Subscription:
             self._indexes.clear()
             self._waiting.clear()
             self._early.clear()
+        if self._reader is not None:
+            self._reader.leave(self)
         with contextlib.ExitStack() as later:  # each is called whatever the others raise
             for run in reversed(runs):
                 later.callback(self._engine.cancel, run)
             later.callback(self._source.dispose)
             for run in reversed(entering):
                 later.callback(self._engine.cancel, run)
+        if self._reader is not None:
+            self._give_up_places(self._reader)
 
 
 def _log_failures(results: Sequence[Ended]) -> None:
