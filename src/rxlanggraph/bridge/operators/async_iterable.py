@@ -274,6 +274,7 @@ class ObservableIterator(AsyncClosingContext, AsyncIterator[_T], Generic[_T]):
     async def aclose(self) -> None:
         """Dispose of the subscription. Any loop; never waits. A step that waits ends too."""
         self._buffer.close()
+        self._listener.read_no_more()
 
     def __del__(self) -> None:
         """Dispose of the subscription."""
@@ -281,6 +282,7 @@ class ObservableIterator(AsyncClosingContext, AsyncIterator[_T], Generic[_T]):
         if buffer is not None:
             try:
                 buffer.close()
+                self._listener.read_no_more()
             except BaseException as error:  # from the source
                 contain(error, _log, "disposing of a source that is not read any more")
 

@@ -79,12 +79,13 @@ class StreamListener:
         self._loop = loop
         self.throughout = throughout
         self.unread = unread
+        # One reference, replaced whole: None when it reads no more.
         self.bound = bound
         # An RLock by invariant 5. Guards the rest.
         self._lock = fork_safe_rlock()
         self._streams: list[AwaitedStream] = []
         # Kept by the subscriptions: here they would make a cycle, for the collector to find.
-        self._rooms = WeakValueDictionary[int, ReaderRoom]()
+        self._rooms = WeakValueDictionary[_Place, ReaderRoom]()
 
     @property
     def reader(self) -> Waiter | None:
@@ -103,10 +104,10 @@ class StreamListener:
         with self._lock:
             self._streams.remove(stream)
 
-    def room_at(self, level: int) -> ReaderRoom:
-        """Return the room of the streams with ``level`` stages between them and it. Any thread."""
+    def room_at(self, place: _Place) -> ReaderRoom:
+        """Return the room of the streams at ``place``. Any thread; never blocks."""
         with self._lock:
-            return self._rooms.setdefault(level, ReaderRoom(self, level))
+            return self._rooms.setdefault(place, ReaderRoom(self, place))
 
     def has_read(self) -> None:
         """Have the streams start what they withhold for lack of room. Without a lock."""
@@ -115,10 +116,24 @@ class StreamListener:
         for room in rooms:
             room.go_on()
 
+    def read_no_more(self) -> None:
+        """Withhold nothing any more. Without a lock.
+
+        What breaks without it: a source that is blocked by room while it is being subscribed to
+        cannot be disposed of yet. It waits for the messages that are withheld.
+        """
+        self.bound = None
+        self.has_read()
+
     @contextmanager
-    def subscribing(self, level: int = 0) -> Iterator[None]:
-        """A block in which it subscribes, or an operator on its way to it, such as ``retry``."""
-        token = _listener.set(_Here(self, current_run(), level))
+    def subscribing(self, place: _Place | None = None, *, emitting: bool = False) -> Iterator[None]:
+        """A block in which it subscribes, or an operator on the way to it, such as ``retry``.
+
+        Args:
+            place: Of the streams that are subscribed to; None: directly before it.
+            emitting: Whether a result is being emitted.
+        """
+        token = _listener.set(_Here(self, current_run(), place or _Place(0, 0), emitting))
         try:
             yield
         finally:
@@ -170,6 +185,20 @@ class HeldUpRun:
         return self.over
 
 
+class _Place(NamedTuple):
+    """Where streams are, before a reader.
+
+    Args:
+        stage: The number of stages between them and the reader. The results of an earlier stage do
+            not come to the reader.
+        depth: In how many results that are being emitted they are nested, as by ``flat_map``, where
+            that may block the emitting thread.
+    """
+
+    stage: int
+    depth: int
+
+
 class _Taker(Protocol):
     """A subscription whose results a reader gets."""
 
@@ -189,13 +218,12 @@ class ReaderRoom:
 
     Args:
         listener: The reader, which has a bound.
-        level: The number of stages between these streams and the reader. Stages count separately:
-            the results of the earlier one do not come to the reader.
+        place: Where the streams are. Each place has all of the room.
     """
 
-    def __init__(self, listener: StreamListener, level: int) -> None:
+    def __init__(self, listener: StreamListener, place: _Place) -> None:
         self._listener = listener
-        self._level = level
+        self._place = place
         # An RLock by invariant 5. Guards the rest.
         self._lock = fork_safe_rlock()
         self._taken: dict[_Taker, int] = {}
@@ -229,7 +257,8 @@ class ReaderRoom:
         """Whether each run in flight has room for one item; if not, note whom to call later."""
         with self._lock:
             self._note(taker, taken)
-            if self.unread() + self._total <= self._bound:
+            bound = self._listener.bound
+            if bound is None or self.unread() + self._total <= bound:
                 self._held_up.pop(taker, None)
                 return True
             self._held_up[taker] = go_on
@@ -292,21 +321,17 @@ class ReaderRoom:
             self._taken[taker] = taken
 
     def _is_full(self) -> bool:
-        return self.unread() + self._total >= self._bound
-
-    @property
-    def _bound(self) -> int:
-        assert self._listener.bound is not None
-        return self._listener.bound
+        bound = self._listener.bound
+        return bound is not None and self.unread() + self._total >= bound
 
     def behind(self, observer: abc.ObserverBase[Any]) -> abc.ObserverBase[Any]:
         """Return an observer that passes all on, and whose subscriptions have this room too."""
-        return _OnTheWay(observer, self._listener, self._level)
+        return _OnTheWay(observer, self._listener, self._place)
 
     @contextmanager
     def subscribing_before(self) -> Iterator[None]:
         """A block in which a stage with this room subscribes to its source."""
-        with self._listener.subscribing(self._level + 1):
+        with self._listener.subscribing(self._place._replace(stage=self._place.stage + 1)):
             yield
 
 
@@ -314,31 +339,32 @@ class _OnTheWay(abc.ObserverBase[Any]):
     """Passes notifications on, as a part of what leads to a reader."""
 
     def __init__(
-        self, observer: abc.ObserverBase[Any], listener: StreamListener, level: int
+        self, observer: abc.ObserverBase[Any], listener: StreamListener, place: _Place
     ) -> None:
         self._observer = observer
         self._listener = listener
-        self._level = level
+        self._place = place
 
     def on_next(self, value: Any) -> None:
-        with self._listener.subscribing(self._level):
+        with self._listener.subscribing(self._place, emitting=True):
             self._observer.on_next(value)
 
     def on_error(self, error: Exception) -> None:
-        with self._listener.subscribing(self._level):
+        with self._listener.subscribing(self._place, emitting=True):
             self._observer.on_error(error)
 
     def on_completed(self) -> None:
-        with self._listener.subscribing(self._level):
+        with self._listener.subscribing(self._place, emitting=True):
             self._observer.on_completed()
 
 
 class _Here(NamedTuple):
-    """What is being subscribed for, by code of which run, and before how many stages."""
+    """What is being subscribed for, by code of which run, and where."""
 
     listener: StreamListener
     run: Run | None
-    level: int
+    place: _Place
+    emitting: bool
 
 
 # Contexts are copied, into runs for example. So it counts only in the run that has set it.
@@ -493,12 +519,20 @@ def waiters_for(
     return None
 
 
-def reader_here() -> ReaderRoom | None:
-    """Return the room of what reads, with a bound, the stream that is being subscribed to."""
+def reader_here(*, may_block: bool) -> ReaderRoom | None:
+    """Return the room of what reads, with a bound, the stream that is being subscribed to.
+
+    Args:
+        may_block: Whether messages of the stream may block this thread. If that emits a result,
+            their runs must not wait for places: those which it is to leave are behind the result.
+    """
     here = _listener.get()
     if here is None or here.run is not current_run() or here.listener.bound is None:
         return None
-    return here.listener.room_at(here.level)
+    place = here.place
+    if here.emitting and may_block:
+        place = place._replace(depth=place.depth + 1)
+    return here.listener.room_at(place)
 
 
 def is_of_run(scheduler: abc.SchedulerBase | None) -> bool:

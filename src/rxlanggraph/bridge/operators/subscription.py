@@ -6,6 +6,7 @@ stream and cancels its other runs.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections import deque
@@ -104,7 +105,8 @@ def make_operator(
                 engine.check_run_of_rx()
             loop = loop_behind(scheduler)
             group = None if max_concurrency is None else ConcurrencyGroup(max_concurrency)
-            reader = reader_here()
+            own_loop = asyncio._get_running_loop() is engine.inbox.loop
+            reader = reader_here(may_block=engine.admission.bounded and not own_loop)
             if reader is not None:
                 observer = reader.behind(observer)
             runs = (subscription or Subscription)(
