@@ -103,6 +103,46 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
       | a coroutine | in any order          | its own    | 5    |
       | a coroutine | in their order        | its own    | 5    |
 
+  Scenario Outline: A reader that is slower than streams that <how> gets all, and they are not ahead of it
+    Given an open bridge on <home> loop with max_concurrency=8
+    When a coroutine slowly reads 120 answers of streams that <how>, by <operator>, with max_buffered=3
+    Then it has read 120 answers, and no more than 4 runs were ever ahead of it
+
+    Examples: with one more, which it has in hand
+      | how                     | operator | home       |
+      | are subscribed to again | invoke   | its own    |
+      | are subscribed to again | stream   | its own    |
+      | are subscribed to again | invoke   | an adopted |
+      | are tried again         | invoke   | its own    |
+      | follow each other       | invoke   | its own    |
+      | are merged              | invoke   | its own    |
+      | are merged              | stream   | its own    |
+      | are merged              | invoke   | an adopted |
+      | begin for each item     | invoke   | its own    |
+      | begin for each group    | invoke   | its own    |
+      | begin for each result   | invoke   | its own    |
+
+  Scenario: Streams that begin for each item of an endless reading are forgotten when they have ended
+    Given an open bridge on its own loop
+    When a node reads the answers of 50 streams, one after the other
+    Then the iterator knows of no stream that has ended
+
+  Scenario: A loop that is blocked by what a reader has withheld goes on when the reader leaves
+    Given an open bridge on its own loop
+    When a reader of one item leaves, while a result waits for room in a second bridge
+    Then the bridge answers the next message
+
+  @counted_references
+  Scenario Outline: Of an iteration that <ends>, nothing is left to the collector
+    Given an open bridge on its own loop
+    When a coroutine iterates over the answers of an async function, and <ends>
+    Then the function is freed by reference counts
+
+    Examples:
+      | ends               |
+      | reads all          |
+      | leaves in the middle |
+
   Scenario Outline: Chunks of a stream are not more than max_buffered ahead of <who> that reads them <how>
     Given an open bridge on its own loop with max_concurrency=8
     When <who> reads 50 chunks of each of 20 runs <how>, with max_buffered=<bound>

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
@@ -26,6 +28,7 @@ from support.bridge.bridges import LentLoop, on_loop
 from support.bridge.chunks import counting
 from support.bridge.graphs import one_node
 from support.bridge.streams import Subscriber
+from support.concurrency.kept import uncollected
 from support.concurrency.mcp_virtual import DAY, in_virtual_time
 from support.concurrency.patching import patch
 from support.concurrency.pauses import until
@@ -242,6 +245,179 @@ def _read(
         bridge.create_future_task(reader, 0).result(LIMIT)
     else:
         asyncio.run(asyncio.wait_for(reader(0), LIMIT))
+
+
+class _Ahead:
+    """How many runs are ahead of a reader. Its fields belong to the bridge's loop."""
+
+    def __init__(self, read: list[Any]) -> None:
+        self._read = read
+        self._begun = 0
+        self.passed = 0  # results that go to the reader
+        self._lost = 0  # runs whose results do not
+        self.seen: list[int] = []
+
+    async def answer(self, content: Any) -> Any:
+        self._begun += 1
+        self.seen.append(self._begun - self._lost - len(self._read))
+        return content
+
+    def lose(self) -> None:
+        """Note that the results of runs that have not passed go to no reader."""
+        self._lost = self._begun - self.passed
+
+
+def _subscribed_again(invoke: Any, count: int, _: _Ahead) -> Stream:
+    return rx.of(1, 2, 3).pipe(invoke, ops.repeat(count // 3))
+
+
+def _tried_again(invoke: Any, count: int, ahead: _Ahead) -> Stream:
+    tries = [0]
+
+    def failing(result: Any) -> Any:
+        tries[0] += 1
+        if tries[0] % 7 == 0:
+            ahead.lose()
+            raise LookupError
+        ahead.passed += 1
+        return result
+
+    return rx.from_iterable(range(count)).pipe(
+        invoke, ops.map(failing), ops.retry(), ops.take(count)
+    )
+
+
+def _concatenated(invoke: Any, count: int, _: _Ahead) -> Stream:
+    return rx.concat(*(rx.from_iterable(range(count // 4)).pipe(invoke) for _ in range(4)))
+
+
+def _merged(invoke: Any, count: int, _: _Ahead) -> Stream:
+    return rx.merge(*(rx.from_iterable(range(count // 4)).pipe(invoke) for _ in range(4)))
+
+
+def _for_each_item(invoke: Any, count: int, _: _Ahead) -> Stream:
+    return rx.from_iterable(range(count)).pipe(ops.flat_map(lambda item: rx.of(item).pipe(invoke)))
+
+
+def _for_each_group(invoke: Any, count: int, _: _Ahead) -> Stream:
+    groups = ops.group_by(lambda item: item % 5)
+    return rx.from_iterable(range(count)).pipe(groups, ops.flat_map(lambda each: each.pipe(invoke)))
+
+
+def _for_each_result(invoke: Any, count: int, ahead: _Ahead) -> Stream:
+    def several(_: Any) -> Stream:
+        ahead.lose()
+        return _merged(invoke, count, ahead)
+
+    return rx.of(0).pipe(invoke, ops.flat_map(several))
+
+
+SEVERAL: dict[str, Callable[[Any, int, _Ahead], Stream]] = {
+    "are subscribed to again": _subscribed_again,
+    "are tried again": _tried_again,
+    "follow each other": _concatenated,
+    "are merged": _merged,
+    "begin for each item": _for_each_item,
+    "begin for each group": _for_each_group,
+    "begin for each result": _for_each_result,
+}
+
+
+@when(
+    "a coroutine slowly reads {count:d} answers of streams that {how}, by {operator}, "
+    "with max_buffered={bound:d}"
+)
+def step_a_coroutine_slowly_reads_answers_of_streams_that(
+    context: Context, count: int, how: str, operator: str, bound: int
+) -> None:
+    context.read = list[Any]()
+    ahead = _Ahead(context.read)
+    invoke = getattr(context.bridge, operator)(ahead.answer)
+
+    async def reader() -> None:
+        stream = SEVERAL[how](invoke, count, ahead)
+        async for item in stream.pipe(to_async_iterable(max_buffered=bound)):
+            context.read.append(item)
+            # When it has an answer, what may be ahead is, whatever the loop of the bridge did.
+            await context.bridge.create_future_task(double, 1)
+
+    asyncio.run(asyncio.wait_for(reader(), LIMIT))
+    context.ahead = ahead.seen
+
+
+@then("it has read {count:d} answers, and no more than {most:d} runs were ever ahead of it")
+def step_it_has_read_answers_and_no_more_than_most_runs(
+    context: Context, count: int, most: int
+) -> None:
+    assert len(context.read) == count, len(context.read)
+    assert max(context.ahead) <= most, max(context.ahead)
+
+
+@when("a node reads the answers of {count:d} streams, one after the other")
+def step_a_node_reads_the_answers_of_streams_one_after_the_other(
+    context: Context, count: int
+) -> None:
+    items, invoke = Subject[int](), context.bridge.invoke(double)
+    stream = items.pipe(ops.flat_map(lambda item: rx.of(item).pipe(invoke)))
+
+    async def node(_: Any) -> int:
+        iterator = stream.pipe(to_async_iterable())
+        for item in range(count):
+            with iterator._listener.subscribing():  # as a source that is pulled does
+                items.on_next(item)
+            assert (await anext(iterator)).content == item * 2
+        context.known = len(iterator._listener._streams)
+        return count
+
+    context.bridge.create_future_task(node, 0).result(LIMIT)
+
+
+@then("the iterator knows of no stream that has ended")
+def step_the_iterator_knows_of_no_stream_that_has_ended(context: Context) -> None:
+    assert context.known <= 1, context.known  # the last one may be ending
+
+
+@when("a reader of one item leaves, while a result waits for room in a second bridge")
+def step_a_reader_of_one_item_leaves_while_a_result_waits_for_room(context: Context) -> None:
+    second = RxPyLangGraphBridge(max_pending=1)
+    context.add_cleanup(second.close)
+    each = second.invoke(double)
+    stages = [context.bridge.invoke(double), ops.flat_map(lambda _: rx.of(1, 2, 3).pipe(each))]
+
+    async def main() -> None:
+        iterator = rx.of(0).pipe(*stages, to_async_iterable(max_buffered=1))
+        # The answer to 1 is to be read, 2 is withheld, and 3 waits for its room.
+        await until(lambda: bool(second._engine.admission._gates))
+        await iterator.aclose()
+
+    asyncio.run(main())
+
+
+@when("a coroutine iterates over the answers of an async function, and {ends}")
+def step_a_coroutine_iterates_over_the_answers_of_an_async_function(
+    context: Context, ends: str
+) -> None:
+    async def answer(content: int) -> int:
+        return content
+
+    async def main(function: Any) -> None:
+        iterator = rx.of(1, 2, 3).pipe(context.bridge.invoke(function), to_async_iterable())
+        async for _ in iterator:
+            if ends == "leaves in the middle":
+                break
+
+    known = weakref.ref(answer)
+    with uncollected():
+        asyncio.run(main(answer))
+        assert context.bridge.registry.wait_idle(LIMIT)
+        on_loop(context)  # what was scheduled when the last run ended is done then
+        del answer
+        context.kept = gc.get_referrers(known()) if known() is not None else None
+
+
+@then("the function is freed by reference counts")
+def step_the_function_is_freed_by_reference_counts(context: Context) -> None:
+    assert context.kept is None, context.kept
 
 
 @when("{who} reads 50 chunks of each of {runs:d} runs {how}, with max_buffered={bound:d}")
