@@ -239,10 +239,11 @@ def to_async_iterable(
     Results of a bridge arrive on its loop, which is not blocked: `RxPyLangGraphBridge.invoke`
     starts no more runs than there is room for their results, so a stream has at most
     ``max_buffered`` runs at once; and those of `RxPyLangGraphBridge.stream` wait before their next
-    chunk until there is room for one more item of each. Operators in between that make several
-    items of one can still exceed it. Of several stages, this applies to the last; for all of them,
-    make the bridge with a ``max_pending``, and pull the source
-    (`RxPyLangGraphBridge.from_iterable`).
+    chunk until there is room for one more item of each. Streams that ``merge``, ``flat_map``,
+    ``retry``, ``concat`` and others combine share the room. Operators in between that make several
+    items of one can still exceed it; so can streams that are subscribed to in another thread, as by
+    ``subscribe_on``. Of several stages, this applies to the last; for all of them, make the bridge
+    with a ``max_pending``, and pull the source (`RxPyLangGraphBridge.from_iterable`).
 
     A node may iterate over a stream of its own bridge. If none of the remaining runs can begin and
     end before the node ends, because they need its slot or its thread, `DeadlockError` is raised

@@ -102,7 +102,8 @@ class StreamListener:
     def detach(self, stream: AwaitedStream) -> None:
         """Undo `attach`. Any thread; never blocks."""
         with self._lock:
-            self._streams.remove(stream)
+            if stream in self._streams:  # another thread may have ended it too
+                self._streams.remove(stream)
 
     def room_at(self, place: _Place) -> ReaderRoom:
         """Return the room of the streams at ``place``. Any thread; never blocks."""
