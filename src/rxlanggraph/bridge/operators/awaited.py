@@ -127,14 +127,9 @@ class StreamListener:
         self.has_read()
 
     @contextmanager
-    def subscribing(self, place: _Place | None = None, *, emitting: bool = False) -> Iterator[None]:
-        """A block in which it subscribes, or an operator on the way to it, such as ``retry``.
-
-        Args:
-            place: Of the streams that are subscribed to; None: directly before it.
-            emitting: Whether a result is being emitted.
-        """
-        token = _listener.set(_Here(self, current_run(), place or _Place(0, 0), emitting))
+    def subscribing(self, place: _Place | None = None) -> Iterator[None]:
+        """A block in which it subscribes; the streams are at ``place``, or directly before it."""
+        token = _listener.set(_Here(self, current_run(), place or _Place(0, 0), emitting=False))
         try:
             yield
         finally:
@@ -295,8 +290,8 @@ class ReaderRoom:
         """
         with self._lock:
             held_up = [*self._held_up.values()]
-            idle = not self._going_on
-            self._going_on = True
+            idle = not self._going_on and bool(self._withheld)
+            self._going_on |= idle
         for each in held_up:
             each()
         if not idle:
@@ -347,16 +342,20 @@ class _OnTheWay(abc.ObserverBase[Any]):
         self._place = place
 
     def on_next(self, value: Any) -> None:
-        with self._listener.subscribing(self._place, emitting=True):
-            self._observer.on_next(value)
+        self._pass_on(self._observer.on_next, value)
 
     def on_error(self, error: Exception) -> None:
-        with self._listener.subscribing(self._place, emitting=True):
-            self._observer.on_error(error)
+        self._pass_on(self._observer.on_error, error)
 
     def on_completed(self) -> None:
-        with self._listener.subscribing(self._place, emitting=True):
-            self._observer.on_completed()
+        self._pass_on(self._observer.on_completed)
+
+    def _pass_on(self, notify: Callable[..., object], *value: Any) -> None:
+        token = _listener.set(_Here(self._listener, current_run(), self._place, emitting=True))
+        try:
+            notify(*value)
+        finally:
+            _listener.reset(token)
 
 
 class _Here(NamedTuple):
