@@ -92,6 +92,7 @@ MODULES = {
     "bridge/operators/on_loop.py": "bridge/awaiting bridge/stream",
     "bridge/operators/async_iterable.py": "bridge/observables_in_nodes",
     "bridge/operators/awaited.py": "bridge/observables_in_nodes",
+    "bridge/operators/readers.py": "bridge/observables_in_nodes bridge/stream_pacing",
     "bridge/graphs/adapters.py": "bridge/runs bridge/run_arguments bridge/langgraph_arguments "
     "bridge/run_threads",
     "bridge/deadlocks.py": "bridge/nested_runs bridge/observables_in_nodes bridge/astream",

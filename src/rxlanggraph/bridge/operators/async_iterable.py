@@ -20,7 +20,7 @@ from reactivex.disposable import SingleAssignmentDisposable
 from reactivex.internal.exceptions import SequenceContainsNoElementsError
 
 from rxlanggraph.bridge.deadlocks import waiting
-from rxlanggraph.bridge.operators.awaited import StreamListener
+from rxlanggraph.bridge.operators.readers import StreamListener
 from rxlanggraph.bridge.run import Run, current_run
 from rxlanggraph.concurrency.closing import AsyncClosingContext
 from rxlanggraph.concurrency.forking import fork_safe_rlock

@@ -15,8 +15,8 @@ from reactivex import abc
 
 from rxlanggraph.bridge.chunk_window import ChunkWindow
 from rxlanggraph.bridge.deadlocks import begin_wait, end_wait
-from rxlanggraph.bridge.operators.awaited import HeldUpRun, ReaderRoom
 from rxlanggraph.bridge.operators.on_loop import OnLoop
+from rxlanggraph.bridge.operators.readers import HeldUpRun, ReaderRoom
 from rxlanggraph.bridge.operators.subscription import OBSERVER_RAISED, Ended, Subscription
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.concurrency.user_code import contain, raise_on_loop

@@ -22,16 +22,10 @@ from reactivex.disposable import Disposable, SingleAssignmentDisposable
 
 from rxlanggraph.bridge.deadlocks import Waiter, review
 from rxlanggraph.bridge.engine import Engine
-from rxlanggraph.bridge.operators.awaited import (
-    AwaitedStream,
-    ReaderRoom,
-    StreamListener,
-    is_of_run,
-    reader_here,
-    waiters_for,
-)
+from rxlanggraph.bridge.operators.awaited import AwaitedStream, is_of_run, waiters_for
 from rxlanggraph.bridge.operators.on_loop import OnLoop, loop_behind
 from rxlanggraph.bridge.operators.pull import PulledSource
+from rxlanggraph.bridge.operators.readers import ReaderRoom, StreamListener, reader_here
 from rxlanggraph.bridge.run import Run
 from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
 from rxlanggraph.concurrency.user_code import contain, is_interrupt
