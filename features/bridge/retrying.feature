@@ -55,7 +55,7 @@ Feature: A retried attempt continues where the failed one stopped, and none begi
       | a bound graph within a sequence      | in memory | before        |
 
   Scenario: An attempt that timed out is continued, too
-    Given an open bridge on its own loop
+    Given an open bridge on a virtual loop
     When "hi" is sent with retry=1 to a graph whose 2nd step waits at first, with a timeout
     Then the run is ok
     And no step that had ended ran again: before

@@ -49,7 +49,7 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
       | room        | max_concurrency=1, max_pending=1 |
 
   Scenario: A message that waits too long for a place of its subscription gives its thread back
-    Given an open bridge on its own loop
+    Given an open bridge on a virtual loop
     When a message on "t" waits too long for the one place of a subscription, which another one has
     Then the next message on "t" is answered meanwhile
 
@@ -77,7 +77,7 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     And the run that was there is answered
 
   Scenario: Messages that wait for look-ahead do not begin when their time is over
-    Given an open bridge on its own loop
+    Given an open bridge on a virtual loop
     When 8 runs of 1.5 s go through invoke in order, one at a time, with timeout=TimeLimits(start=0.5)
     Then the first is answered, and no run has begun that waited for longer than 0.5 s
 
@@ -95,8 +95,8 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
       | deadline=0.05                  | an adopted | the same    | deadline | 0.05 s; it has not begun   |
 
   Scenario: A run that has begun in time is not limited by the time of its start
-    Given an open bridge on its own loop
-    When a run with timeout=TimeLimits(start=0.05) runs for longer than that
+    Given an open bridge on a virtual loop
+    When a run with timeout=TimeLimits(start=2) runs for longer than that
     Then it is answered
 
   Scenario: Runs that have ended in time leave no timer on the loop
@@ -105,9 +105,9 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     Then no timer is left on the loop
 
   Scenario: With retry an attempt that exceeds its limit is followed by another one, until the run's limit
-    Given an open bridge on its own loop
-    When a waiting graph is retried, with timeout=TimeLimits(attempt=0.02, run=0.3)
-    Then it has timed out by "run", with the words "within 0.3 s of its beginning"
+    Given an open bridge on a virtual loop
+    When a waiting graph is retried, with timeout=TimeLimits(attempt=2, run=30)
+    Then it has timed out by "run", with the words "within 30 s of its beginning"
     And it was tried more than once
 
   Scenario: An attempt that cleans up when the time of its run is over too is cancelled once
@@ -116,18 +116,18 @@ Feature: Each part of a run has a time limit of its own, and its error says whic
     And its cleanup went on to its end, undisturbed
 
   Scenario: With retry a stream without a chunk is tried again
-    Given an open bridge on its own loop
-    When a stream has its first chunk in the second attempt, with a limit of 0.05 s for it
+    Given an open bridge on a virtual loop
+    When a stream has its first chunk in the second attempt, with a limit of 2 s for it
     Then it is answered by the second attempt
 
   Scenario: A stream is not idle while it waits for its consumer
-    Given an open bridge on its own loop
-    When a consumer takes longer for each chunk than timeout=TimeLimits(idle=0.05) allows
+    Given an open bridge on a virtual loop
+    When a consumer takes longer for each chunk than timeout=TimeLimits(idle=2) allows
     Then all chunks and the result arrive
 
   Scenario: A message whose deadline is over in an ordered stream does not hold up the others
-    Given an open bridge on its own loop
-    When the first of 3 messages is stuck in an ordered stream, with deadline=0.05
+    Given an open bridge on a virtual loop
+    When the first of 3 messages is stuck in an ordered stream, with deadline=2
     Then the stream consists of 0 timed_out, 1 ok, 2 ok, and completes
 
   Scenario: LangGraph's own time limit of a node is its run's error, as it is

@@ -13,7 +13,7 @@ from reactivex.subject import Subject
 
 from rxlanggraph import StreamMessage
 from support.bridge import work
-from support.bridge.bridges import answer, on_loop, send
+from support.bridge.bridges import answer, expire, on_loop, send
 from support.bridge.graphs import State, one_node
 from support.bridge.streams import Subscriber
 from support.concurrency.waiting import LIMIT, Gate, Log
@@ -306,8 +306,10 @@ def step_a_node_blocks_a_thread_past_its_timeout_and_is_tried_again(context: Con
         return {"value": attempt}
 
     context.futures.append(
-        context.bridge.create_future_task(one_node(node), {"value": 0}, timeout=0.1, retry=1)
+        context.bridge.create_future_task(one_node(node), {"value": 0}, timeout=LIMIT, retry=1)
     )
+    context.log.wait_for(1)
+    expire(context.futures[-1])
 
 
 @then("the second attempt begins after the first has ended, and its result arrives")

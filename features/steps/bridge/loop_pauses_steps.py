@@ -13,7 +13,7 @@ from reactivex import operators as ops
 
 from rxlanggraph import BlockingCallError, LoopUnavailableError, RxPyLangGraphBridge
 from rxlanggraph.errors import RunTimeoutError
-from support.bridge.bridges import arguments, failure_of, send
+from support.bridge.bridges import arguments, expire, failure_of, send
 from support.bridge.graphs import Work, one_node
 from support.concurrency.patching import patch
 from support.concurrency.pauses import make_host, until
@@ -526,7 +526,9 @@ def step_outlasts_its_loop(context: Context) -> None:
     shares = context.bridge._engine.threads._shares
 
     async def main() -> None:
-        send(context, "a blocking sync function", [0], timeout=0.01, retry=1)
+        send(context, "a blocking sync function", [0], timeout=LIMIT, retry=1)
+        await until(lambda: len(context.work.began) == 1)
+        expire(context.futures[-1])
         # The end of the thread is waited for, so that the next attempt can begin.
         await until(lambda: any(share.on_idle is not None for share in shares.values()))
 

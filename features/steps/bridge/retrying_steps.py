@@ -94,7 +94,7 @@ def step_text_is_sent_with_retry_2_to_kind_which_fails_count_times(
 def sent_with_a_timeout(context: Context, text: str) -> None:
     context.steps = Steps()
     context.graph = waiting_at_first(context.steps)
-    send(context, text, retry=retries(1), timeout=0.05)
+    send(context, text, retry=retries(1), timeout=2)
 
 
 @when('"{text}" is sent with retry=2 to a graph whose saver fails at {what}')

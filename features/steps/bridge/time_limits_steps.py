@@ -109,11 +109,11 @@ def step_a_message_waits_too_long_for_the_one_place_of_a_subscription(
         StreamMessage({"value": number}, thread_id=it) for number, it in enumerate(["s", thread_id])
     ]
     stage = context.bridge.invoke(
-        context.work.wait, max_concurrency=1, timeout=TimeLimits(start=0.05), errors="emit"
+        context.work.wait, max_concurrency=1, timeout=TimeLimits(start=0.5), errors="emit"
     )
     context.subscriber = Subscriber()
     context.subscriber.subscribe(rx.from_iterable(messages).pipe(stage))
-    context.subscriber.log.wait_for(1)
+    context.bridge.run(asyncio.sleep(1))
 
 
 @then('the next message on "{thread_id}" is answered meanwhile')
@@ -208,6 +208,7 @@ def step_count_runs_go_through_invoke_in_order_one_at_a_time(
             )
         )
     )
+    context.bridge.run(asyncio.sleep(60))
 
 
 @then("the first is answered, and no run has begun that waited for longer than 0.5 s")
@@ -277,10 +278,7 @@ def step_all_count_messages_were_counted(context: Context, count: int) -> None:
 @when("a run with {options} runs for longer than that")
 def step_a_run_with_runs_for_longer_than_that(context: Context, options: str) -> None:
     send(context, "a waiting graph", [0], errors="emit", **arguments(options))
-    context.work.began.wait_for(1)
-    # Two waits of the loop, the second of which ends after the limit.
-    loop = context.bridge._engine.host.loop
-    asyncio.run_coroutine_threadsafe(asyncio.sleep(0.1), loop).result(LIMIT)
+    context.bridge.run(asyncio.sleep(3))
     context.work.release()
 
 
@@ -344,6 +342,7 @@ def step_a_stream_has_its_first_chunk_in_the_second_attempt(context: Context, li
     )
     context.subscriber = Subscriber()
     context.subscriber.subscribe(rx.just({"value": 0}).pipe(apply))
+    context.bridge.run(asyncio.sleep(60))
 
 
 @then("it is answered by the second attempt")
@@ -368,11 +367,12 @@ def step_a_consumer_takes_longer_for_each_chunk(context: Context, options: str) 
         read = []
         async for chunk in chunks:
             if len(read) < 3:
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(3)
             read.append(chunk)
         return read
 
-    context.read = thread(lambda: asyncio.run(read())).result(LIMIT)
+    with VirtualBridge(context.bridge.scheduler) as another:
+        context.read = another.run(read())
 
 
 @then("all chunks and the result arrive")
@@ -394,6 +394,7 @@ def step_the_first_of_3_messages_is_stuck_in_an_ordered_stream(
     apply = context.bridge.invoke(stuck, ordered=True, errors="emit", **arguments(options))
     context.subscriber = Subscriber()
     context.subscriber.subscribe(rx.of(*({"value": each} for each in range(3))).pipe(apply))
+    context.bridge.run(asyncio.sleep(60))
 
 
 @when("a node with a TimeoutPolicy of {seconds:g} s waits in a run without limits")

@@ -13,6 +13,7 @@ from behave import register_type
 from behave.runner import Context
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TimeLimits
+from rxlanggraph.testing import VirtualBridge
 from support.bridge.graphs import KINDS, Work, graph_of
 from support.concurrency.waiting import LIMIT, thread
 from support.step_types import one_of
@@ -21,6 +22,7 @@ __all__ = [
     "LentLoop",
     "answer",
     "arguments",
+    "expire",
     "failure_of",
     "listen",
     "make_bridge",
@@ -31,7 +33,8 @@ __all__ = [
 T = TypeVar("T")
 
 
-register_type(Kind=one_of(KINDS), Home=one_of(("its own", "an adopted")))
+_HOMES = ("its own", "an adopted", "a virtual")
+register_type(Kind=one_of(KINDS), Home=one_of(_HOMES))
 
 
 class LentLoop:
@@ -76,7 +79,7 @@ def arguments(text: str) -> dict[str, Any]:
 
 def make_bridge(context: Context, *, home: str = "its own", **options: Any) -> RxPyLangGraphBridge:
     """Make ``context.bridge``, with ``context.work``; both are ended with the scenario."""
-    assert home in ("its own", "an adopted"), home
+    assert home in _HOMES, home
     context.work = work = Work()
     context.futures = []
     context.lent = None
@@ -84,7 +87,9 @@ def make_bridge(context: Context, *, home: str = "its own", **options: Any) -> R
         context.lent = LentLoop()
         context.add_cleanup(context.lent.end)
         options["loop"] = context.lent.loop
-    context.bridge = RxPyLangGraphBridge(**options)
+    # In virtual time, a limit is over neither sooner nor later on a busy machine.
+    make = VirtualBridge if home == "a virtual" else RxPyLangGraphBridge
+    context.bridge = make(**options)
     kept = [context.bridge]
 
     def end() -> None:
@@ -99,6 +104,20 @@ def make_bridge(context: Context, *, home: str = "its own", **options: Any) -> R
     context.add_cleanup(end)
     context.forget_bridge = forget
     return context.bridge
+
+
+def expire(run: Any) -> None:
+    """Have the time of the attempt of ``run`` be over now, which has begun with a timeout.
+
+    With a timeout that is over by itself, a busy machine may not have begun what it is to end.
+    """
+
+    def let_it_ring() -> None:
+        timer = run.timer
+        timer._run()
+        timer.cancel()
+
+    run.get_loop().call_soon_threadsafe(let_it_ring)
 
 
 class _Records(logging.Handler):
