@@ -22,7 +22,7 @@ from support.concurrency.waiting import LIMIT
 from support.controls import output_naive
 from support.step_types import one_of
 
-# An expected consumer is waited for until it comes, and so is one that has a reservation: no verdict
+# An expected consumer is waited for until it comes, and so is one with a reservation: no verdict
 # depends on how busy the machine is.
 KINDS: dict[str, Callable[[], Any]] = {
     "an output queue": lambda: OutputQueue(fairness_timeout=LIMIT),
