@@ -450,6 +450,17 @@ Feature: An agent's output is shared fairly, loses nothing, and ends
       | finalizer      | ending a run                |
       | finalizer      | subscribing                 |
 
+  Scenario Outline: A <entering> may drop a request as its reservation is given, or taken back
+    Given an output queue that its own thread may enter
+    And each reservation is taken back as soon as it is looked at
+    When a <entering> comes in at each place of waiting to put, and uses all of it
+    Then each time all was as it should be, at more than 10 places
+
+    Examples:
+      | entering       |
+      | signal handler |
+      | finalizer      |
+
   @tdd_expected_fail
   Scenario: A signal handler may put into a queue that is under a plain lock
     Given a queue under a plain lock that its own thread may enter

@@ -12,6 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from rxlanggraph.agent import BaseAgent
+from rxlanggraph.agent import run as agent_run
 from rxlanggraph.agent.output.queue import OutputQueue
 from rxlanggraph.errors import AgentError, AgentInterruptedError
 from support.agent.agent_providers import Refused, provider
@@ -27,8 +28,10 @@ from support.agent.agent_tools import (
 )
 from support.concurrency.listening import listening
 from support.concurrency.loops import calling_before_callback
+from support.concurrency.patching import patch
 from support.concurrency.raising import check_error, raised
 from support.concurrency.tasks import PATIENCE, run
+from support.concurrency.waiting import LIMIT
 
 # -- without an agent ------------------------------------------------------------------------------
 
@@ -67,6 +70,7 @@ def the_graph_answers(context: Context) -> None:
 def step_who_over_each_kind_of_graph_with_tools_with_each_kind_of(
     context: Context, who: str
 ) -> None:
+    patch(context, agent_run, "_UNDO_SECONDS", LIMIT)  # what is undone late is not undone
     context.who, context.doings = who.strip(), []
 
 

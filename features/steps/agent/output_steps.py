@@ -64,6 +64,11 @@ def step_a_reservation_is_taken_back_soon_from_a_loop_that_stands(context: Conte
     patch(context, reservations, "_STUCK_SECONDS", 0.01)
 
 
+@given("each reservation is taken back as soon as it is looked at")
+def step_each_reservation_is_taken_back_as_soon_as_it_is_looked_at(context: Context) -> None:
+    patch(context, reservations, "_STUCK_SECONDS", 0)
+
+
 # -- fairness --------------------------------------------------------------------------------------
 
 

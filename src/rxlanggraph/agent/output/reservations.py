@@ -46,7 +46,7 @@ A guess: far longer than a busy loop needs for a step.
 class Getter(Waiter):
     """A consumer that waits for an item of ``run`` or an earlier run. Made on its loop."""
 
-    __slots__ = ("consumer", "deadline", "run", "timeout")
+    __slots__ = ("consumer", "deadline", "run", "timeout", "withdrawn")
 
     def __init__(self, consumer: Consumer[Getter], run: int, timeout: float | None) -> None:
         super().__init__()
@@ -55,6 +55,7 @@ class Getter(Waiter):
         self.timeout = timeout
         # By the clock of its loop, as the timer that wakes it.
         self.deadline = math.inf if timeout is None else self.loop.time() + timeout
+        self.withdrawn = False  # only ever set, under the lock of the queue
 
 
 class Reservations(Generic[_T]):
@@ -207,6 +208,7 @@ class Reservations(Generic[_T]):
 
     def withdraw(self, getter: Getter) -> None:
         """Remove ``getter``: its reservation passes to the next one."""
+        getter.withdrawn = True
         self._reserved.pop(getter, None)
         self._round_robin.leave(getter.consumer, getter)
         self.serve()
@@ -284,7 +286,10 @@ class Reservations(Generic[_T]):
             if getter is None:
                 return
             self._reserved[getter] = monotonic()
-            self._wakes.add(getter)
+            if getter.withdrawn:  # by a signal handler or a finalizer, before it was in there
+                self._reserved.pop(getter, None)
+            else:
+                self._wakes.add(getter)
 
     def _revoke_newest(self) -> None:
         """Revoke the newest reservation; its getter waits again."""
@@ -292,8 +297,7 @@ class Reservations(Generic[_T]):
             getter = list(self._reserved)[-1]
         except IndexError:
             return
-        self._round_robin.enqueue(getter.consumer, getter)
-        self._reserved.pop(getter, None)
+        self._move_back(getter)
 
     def _revoke_stuck(self) -> bool:
         """Revoke the oldest reservation if its loop does not run; return whether it was revoked."""
@@ -303,10 +307,18 @@ class Reservations(Generic[_T]):
         closed = getter.loop.is_closed()
         if not closed and monotonic() - self._reserved.get(getter, math.inf) < _STUCK_SECONDS:
             return False
-        if not closed:  # first: a finalizer in between removes it from both places
-            self._round_robin.enqueue(getter.consumer, getter)
-        self._reserved.pop(getter, None)
+        if closed:
+            self._reserved.pop(getter, None)
+        else:
+            self._move_back(getter)
         return True
+
+    def _move_back(self, getter: Getter) -> None:
+        """Have ``getter``, which has a reservation, wait again, unless it was withdrawn."""
+        # In this order: a signal handler or a finalizer in between withdraws it from both places.
+        self._round_robin.enqueue(getter.consumer, getter)
+        if self._reserved.pop(getter, None) is None:  # it did so in between, or before
+            self._round_robin.leave(getter.consumer, getter)
 
 
 class Capacity:
