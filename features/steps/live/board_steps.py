@@ -120,7 +120,10 @@ def step_a_message_waits_in_its_node_a_second_behind_it_and_a_third_has_ended(
 ) -> None:
     step_a_message_waits_in_its_node(context)
     context.world.send("nothing", "ada")
-    context.world.send("nothing", "bob").result(LIMIT)
+    told = _Ends()  # after the board; both are told after what waits for the future
+    context.world.bridge.add_hooks(told)
+    context.world.send("nothing", "bob")
+    told.log.wait_for(1)
 
 
 @then(
@@ -238,7 +241,8 @@ def step_a_callback_blocks_the_loop_until_it_is_named(context: Context) -> None:
 
     def told(event: Any) -> None:
         on_blocked(event)
-        named.open()
+        if "held_up" in event.where:  # on a busy machine, whatever is slow is named too
+            named.open()
 
     def held_up(_: object) -> None:
         named.wait()
@@ -254,8 +258,9 @@ def step_a_callback_blocks_the_loop_until_it_is_named(context: Context) -> None:
 
 @then("the snapshot has what blocked the loop, with a stack that names {function:w}")
 def step_the_snapshot_has_what_blocked_the_loop(context: Context, function: str) -> None:
-    (blocked,) = context.world.snapshot()["loop"]["blocked"]
-    assert function in blocked["stack"] and function in blocked["where"], blocked
+    all_blocked = context.world.snapshot()["loop"]["blocked"]
+    (blocked,) = [each for each in all_blocked if function in each["where"]]
+    assert function in blocked["stack"], blocked
     assert blocked["seconds"] > 0.4
 
 
