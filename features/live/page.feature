@@ -79,6 +79,12 @@ Feature: The page is for those who have its token, on this machine
     Then another client has 3 snapshots meanwhile
     And the page ends within seconds, and logs no error
 
+  Scenario: A machine that stands still as the page ends makes it log no error
+    Given so much in the snapshots that no buffer holds two
+    When a client listens and does not read
+    And the loop of the page stands still as that client is about to be cut off
+    Then the page ends within seconds, and logs no error
+
   Scenario: A run is cancelled once
     When a message waits in its node
     Then its stack is there

@@ -23,6 +23,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rxlanggraph import StreamMessage
+from rxlanggraph.live import server
 from rxlanggraph.live.access import HEADERS
 from support.concurrency.raising import error_of
 from support.concurrency.waiting import LIMIT, Log
@@ -59,7 +60,8 @@ def _asked(context: Context, request: str) -> dict[str, str | None]:
 
 @when("the page is asked {request}")
 def step_the_page_is_asked(context: Context, request: str) -> None:
-    context.world.send("nothing", SECRET).result(LIMIT)
+    context.world.send("nothing", SECRET)
+    context.world.finish()
     context.statuses, context.texts = [], []
     query = "?token=" + "x" * 43 if "in the address" in request else ""
     for path in ("/", "/api/snapshot", "/live.js", "/api/runs/1/stack"):
@@ -303,6 +305,19 @@ def step_another_client_has_count_snapshots_meanwhile(context: Context, count: i
     stream = context.page.listen()
     assert [stream.next()[0] for _ in range(count)] == count * ["snapshot"]
     stream.leave()
+
+
+@when("the loop of the page stands still as that client is about to be cut off")
+def step_the_loop_of_the_page_stands_still_as_that_client_is_cut_off(context: Context) -> None:
+    cut_off = server._Server._cut_off
+
+    def late(of: Any) -> None:
+        time.sleep(2 * server._FLUSH_SECONDS)  # as a machine does, and no wait for anything
+        cut_off(of)
+
+    patcher = mock.patch.object(server._Server, "_cut_off", late)
+    patcher.start()
+    context.add_cleanup(patcher.stop)
 
 
 @then("the page ends within seconds, and logs no error")

@@ -24,9 +24,12 @@ __all__ = ["served"]
 _MOST_CONNECTIONS = 128
 _HEADER_SECONDS = 10.0
 _BODY_SECONDS = 60.0
-# Seconds for clients to read the end, and for the thread to end after that. Guesses.
+# Seconds for clients to read the end, before they are cut off; until uvicorn cancels what has not
+# ended by itself after that, on a machine that stands still, and logs a traceback for each; and for
+# the thread to end. Guesses.
 _FLUSH_SECONDS = 1
-_END_SECONDS = 5.0
+_CANCEL_SECONDS = 6
+_END_SECONDS = 8.0
 
 
 class _Server(HttpServer):
@@ -59,7 +62,7 @@ def served(app: LiveApp, listener: socket.socket) -> Iterator[None]:
         _MOST_CONNECTIONS, _HEADER_SECONDS, _BODY_SECONDS, remedy="close some pages"
     )
     server = _Server(
-        app, connections, 2 * _FLUSH_SECONDS, lifespan="off", access_log=False, server_header=False
+        app, connections, _CANCEL_SECONDS, lifespan="off", access_log=False, server_header=False
     )
     thread = threading.Thread(
         target=lambda: asyncio.run(server.serve([listener])), name="rxlanggraph-live", daemon=True
