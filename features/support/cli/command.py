@@ -110,6 +110,9 @@ def environment(*, measured: bool = False) -> dict[str, str]:
     programs with lines of their own. That of commands is measured by Robot, once.
     """
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    # As in the noxfile: users have buffers. Without one, Python loses the rest of a long line if the
+    # process is stopped while a pipe has no room for it.
+    found.pop("PYTHONUNBUFFERED", None)
     if measured:
         return found
     for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
