@@ -110,8 +110,8 @@ def environment(*, measured: bool = False) -> dict[str, str]:
     programs with lines of their own. That of commands is measured by Robot, once.
     """
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    # As in the noxfile: users have buffers. Without one, Python loses the rest of a long line if the
-    # process is stopped while a pipe has no room for it.
+    # As in the noxfile: users have buffers. Without one, Python loses the rest of a long line if
+    # the process is stopped while a pipe has no room for it.
     found.pop("PYTHONUNBUFFERED", None)
     if measured:
         return found

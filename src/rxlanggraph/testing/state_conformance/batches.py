@@ -156,6 +156,8 @@ async def _ends(store: Store) -> None:
 
 @check("batches", "The heartbeats of a batch keep each of its leases", CHECKS)
 async def _heartbeats(store: Store) -> None:
+    others: list[Claim] = []
+    lost: list[Claim] = []
     async with store.open() as state, store.open() as other:
         for lease in (0.6, 2.0, 6.0):  # a busy machine may stand still for as long as the first
             await state.add_tasks("q", range(20))
