@@ -143,7 +143,7 @@ Feature: A store of an older release is migrated when it is opened: once, and as
   @postgresql
   Scenario: A migration that waits for another transaction in vain is reported
     Given a store of the first version in PostgreSQL
-    When a state is opened at {url}&command_timeout=1 while another transaction reads its tasks
+    When a state is opened at {url}&command_timeout={seconds} while another transaction reads its tasks
     Then StateUnavailableError is raised, which says "another transaction has locked them, end it"
     And its version is still the first one
 
