@@ -307,3 +307,31 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
   Scenario: At interpreter exit a run's own cleanup is still executed
     When this program ends without closing its bridge: a run with a cleanup of its own
     Then it has printed "cleaned up"
+
+  Scenario Outline: At interpreter exit a run's own cleanup is still executed after <what>
+    When this program ends without waiting for its bridge: <what>
+    Then it has printed "cleaned up"
+
+    Examples:
+      | what                                       |
+      | Ctrl-C in the wait at the end of its block |
+      | aclose that was cancelled                  |
+      | close without waiting, in a signal handler |
+
+  # -- other processes, and loops that are run again
+
+  Scenario Outline: <what> cannot be pickled for another process, and the error names the remedy
+    Given an open bridge on its own loop
+    When the code under test calls "pickle.dumps(<call>)"
+    Then InvalidTypeError is raised, which says "<words>"
+
+    Examples:
+      | what             | call                                | words                                                                                                                                                             |
+      | A bridge         | bridge                              | the bridge rxlanggraph-1 belongs to this process, as do its threads, and cannot be pickled for another one, or copied: make a new one there: RxPyLangGraphBridge() |
+      | A bound method   | bridge.invoke                       | make a new one there: RxPyLangGraphBridge()                                                                                                                       |
+      | A run            | bridge.create_future_task(str, 1)   | on 'str' belongs to this process, as do its threads, and cannot be pickled for another one, or copied: send its result, which can be                            |
+
+  Scenario: With nest_asyncio a function may run its own loop again, and wait there for another run
+    When this program ends without waiting for its bridge: functions that run their own loops again
+    Then it has printed "on its own loop"
+    And it has printed "on an adopted loop"

@@ -12,6 +12,7 @@ from support.concurrency import exits
 
 
 @when("this program ends without closing its bridge: {what}")
+@when("this program ends without waiting for its bridge: {what}")
 def step_this_program_ends_without_closing_its_bridge_what(context: Context, what: str) -> None:
     begun = monotonic()
     context.ended = exits.run(what)

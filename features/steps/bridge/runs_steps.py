@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from typing import Any
@@ -147,6 +148,7 @@ def step_the_code_under_test_calls_call(context: Context, call: str) -> None:
         "operators": operators,
         "closed_coroutine": closed_coroutine,
         "generated": generated,
+        "pickle": pickle,
         "nan": float("nan"),
         "infinity": float("inf"),
         "uncompiled": StateGraph(State),

@@ -190,6 +190,59 @@ for each in bridges:
     assert begun.wait(30)
 print("leaving", flush=True)
 """,
+    # These close it, without waiting for the cleanup of its run.
+    "Ctrl-C in the wait at the end of its block": SEND_AND_BEGIN.format("clean_up", 1)
+    + """
+import os, signal
+
+def interrupt():
+    while bridge.registry.state == "open":
+        time.sleep(0)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+with bridge:
+    pass
+""",
+    "aclose that was cancelled": SEND_AND_BEGIN.format("clean_up", 1)
+    + """
+async def main():
+    closing = asyncio.create_task(bridge.aclose())
+    while bridge.registry.state == "open":
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+
+asyncio.run(main())
+""",
+    "close without waiting, in a signal handler": SEND_AND_BEGIN.format("clean_up", 1)
+    + """
+import os, signal
+
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(bool(bridge.close(0, cancel_timeout=0))))
+os.kill(os.getpid(), signal.SIGTERM)
+forever.wait()
+""",
+    "functions that run their own loops again": """
+import nest_asyncio2
+
+nest_asyncio2.apply()
+
+async def ask(content):
+    return (await bridge.create_future_task(answer, content)).content
+
+async def nest(content):
+    return asyncio.get_running_loop().run_until_complete(ask(content))
+
+async def main():
+    global bridge
+    for loop in (asyncio.get_running_loop(), None):
+        async with RxPyLangGraphBridge(loop) as bridge:
+            where = "on its own loop" if loop is None else "on an adopted loop"
+            print((await bridge.create_future_task(nest, where)).content, flush=True)
+
+asyncio.run(main())
+""",
 }
 
 

@@ -25,6 +25,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Literal,
+    NoReturn,
     Self,
     TypeAlias,
     TypedDict,
@@ -68,6 +69,7 @@ from rxlanggraph.bridge.shutdown import (
 from rxlanggraph.bridge.time_limits import TimeLimits, Timeout, check_deadline, check_limits
 from rxlanggraph.bridge.watched import WatchedBridge
 from rxlanggraph.concurrency import interpreter
+from rxlanggraph.concurrency.forking import not_portable
 from rxlanggraph.errors import BlockingCallError, InvalidArgumentError, InvalidTypeError
 from rxlanggraph.executors.contract import Executor, Workers
 from rxlanggraph.executors.local import LocalExecutor
@@ -279,6 +281,10 @@ class RxPyLangGraphBridge:
         """Name, state and load."""
         registry = self._engine.registry
         return f"<RxPyLangGraphBridge {self.name} {registry.state}, {len(registry)} in flight>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, or copied."""
+        raise not_portable(f"the bridge {self.name}", "make a new one there: RxPyLangGraphBridge()")
 
     @property
     def registry(self) -> TaskRegistry:

@@ -583,6 +583,10 @@ class Engine:
             with contextlib.suppress(RuntimeError):  # it is closed: there are no calls
                 loop.call_soon_threadsafe(self.workers.stop, context=Context())
         self.host.stop()
+        # Not before: an exit meanwhile, as after Ctrl-C in `close`, would cut off what cleans up.
+        self.host.stopped.add_done_callback(self._at_rest)
+
+    def _at_rest(self, _: Future[None]) -> None:
         exits.discard(self)
 
     def abandon(self) -> None:

@@ -33,8 +33,8 @@ from rxlanggraph.errors import LoopUnavailableError, WrongProcessError
 __all__ = ["AbsentLoop", "AdoptedLoop", "LoopHost", "LoopUser", "OwnedLoop"]
 
 _log = logging.getLogger("rxlanggraph")
-# Seconds that the tasks of an owned loop get to end when it stops. They were cancelled before,
-# within the caller's own deadline; this is for tasks that need one more iteration of the loop.
+# Seconds that the tasks of an owned loop get to end when it stops, and once more after that, when
+# they are cancelled again. Mostly they were cancelled before, within the caller's own deadline.
 _LAST_ROUND = 1.0
 # How often, in seconds, an adopted loop is probed; a loop that has not run between two probes is
 # paused. A guess: rare enough to cost nothing, often enough for a person who waits for an error.
@@ -213,10 +213,14 @@ class OwnedLoop:
 
     def _finish(self, loop: asyncio.AbstractEventLoop) -> None:
         tasks = asyncio.all_tasks(loop)
-        if tasks and not loop.is_closed():  # by code of a callback, for example
-            for task in tasks:
-                task.cancel()
-            _complete(loop, asyncio.wait(tasks, timeout=_LAST_ROUND))
+        for again in (False, True):
+            left = [task for task in tasks if not task.done()]
+            if not left or loop.is_closed():  # by code of a callback, for example
+                break
+            for task in left:
+                if again or not task.cancelling():  # at once, it would cut a cleanup short
+                    task.cancel()
+            _complete(loop, asyncio.wait(left, timeout=_LAST_ROUND))
         if all(task.done() for task in tasks) and not loop.is_closed():
             # Otherwise not: an async generator that a task is executing cannot be closed, and to a
             # task that iterates over one it would look complete.

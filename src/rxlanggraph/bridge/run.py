@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from concurrent.futures import Executor
 from contextvars import Context, ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from rxlanggraph.bridge.deadlocks import Waiter, begin_wait, end_wait, waiting
 from rxlanggraph.bridge.hook_calls import Observed
@@ -20,6 +20,7 @@ from rxlanggraph.bridge.run_options import ConcurrencyGroup, RunOptions
 from rxlanggraph.bridge.task_waits import RunWait
 from rxlanggraph.bridge.time_limits import TimeLimit, overrun
 from rxlanggraph.concurrency.clock import Clock, Gate
+from rxlanggraph.concurrency.forking import not_portable
 from rxlanggraph.concurrency.future import SharedLockFuture, ToNotify
 from rxlanggraph.concurrency.threads import lock_released
 from rxlanggraph.concurrency.user_code import raise_on_loop
@@ -253,6 +254,10 @@ class Run(SharedLockFuture[StreamMessage]):
         if parent is not None and not self.done():
             parent.child_cancelled = True  # before any waiter can see the cancellation
         return super()._mark_cancelled()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, or copied."""
+        raise not_portable(self.label, "send its result, which can be")
 
     def __await__(self) -> Generator[Any, None, StreamMessage]:
         """Await the result, on any asyncio loop: ``result = await run``.

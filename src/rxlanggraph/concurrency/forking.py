@@ -18,9 +18,15 @@ import threading
 import weakref
 from typing import Protocol
 
-from rxlanggraph.errors import WrongProcessError
+from rxlanggraph.errors import InvalidTypeError, WrongProcessError
 
-__all__ = ["Forkable", "fork_safe_rlock", "register_after_fork", "wrong_process"]
+__all__ = [
+    "Forkable",
+    "fork_safe_rlock",
+    "not_portable",
+    "register_after_fork",
+    "wrong_process",
+]
 
 
 class Forkable(Protocol):
@@ -55,6 +61,14 @@ def wrong_process(what: str, remedy: str) -> WrongProcessError:
     return WrongProcessError(
         f"{what} belongs to the process that this one was forked from, as do its threads; in this "
         f"process there is only a copy: {remedy}"
+    )
+
+
+def not_portable(what: str, remedy: str) -> InvalidTypeError:
+    """Make the error of pickling or copying ``what``, which belongs to this process."""
+    return InvalidTypeError(
+        f"{what} belongs to this process, as do its threads, and cannot be pickled for another one, "
+        f"or copied: {remedy}"
     )
 
 

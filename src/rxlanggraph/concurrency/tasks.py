@@ -42,7 +42,9 @@ def start_eagerly(
 ) -> asyncio.Task[_T]:
     """Start ``coroutine`` as a task of the running loop, its first step at once if possible.
 
-    Python 3.12 or later can; the task factory of the loop decides, if there is one.
+    Python 3.12 or later can; the task factory of the loop decides, if there is one. On a loop that
+    nest_asyncio has made reentrant, it is scheduled: the step may run the loop, and so wait for
+    what the caller has still to do.
 
     Args:
         coroutine: The coroutine to run.
@@ -50,7 +52,11 @@ def start_eagerly(
         context: The context to run it in; None for a copy of the caller's.
     """
     loop = asyncio.get_running_loop()
-    if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+    if (
+        sys.version_info >= (3, 12)
+        and loop.get_task_factory() is None
+        and not hasattr(loop, "_nest_patched")
+    ):
         return asyncio.Task(coroutine, loop=loop, name=name, context=context, eager_start=True)
     return loop.create_task(coroutine, name=name, context=context)
 

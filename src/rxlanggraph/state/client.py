@@ -10,9 +10,9 @@ import random
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
-from rxlanggraph.concurrency.forking import register_after_fork, wrong_process
+from rxlanggraph.concurrency.forking import not_portable, register_after_fork, wrong_process
 from rxlanggraph.concurrency.run_on_loop import leave_to_parent
 from rxlanggraph.concurrency.timers import SharedTimer
 from rxlanggraph.errors import (
@@ -60,6 +60,10 @@ class BackendClient:
         self._unwatched: NotifyingBackend | None = as_notifying(backend)
         self._calls = 0
         self._call_ended = asyncio.Event()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled, or copied, with the state."""
+        raise not_portable("this state", "open the same URL there")
 
     # -- calls -------------------------------------------------------------------------------
 
