@@ -72,6 +72,12 @@ Feature: Threads use the same state, through its loop, without a loop of their o
     When the loop itself calls sync.get, and opens a state on itself
     Then BlockingCallError is raised by each of the 2 calls
 
+  Scenario: A state cannot be pickled for another process, and the error says to open its URL there
+    Given a state on a loop in another thread
+    When the state, and its sync, are pickled
+    Then InvalidTypeError is raised by each of the 2 calls
+    And each error says "open the same URL there"
+
   Scenario Outline: A blocking call ends with LoopUnavailableError when the loop <is gone>
     Given a state on a loop in another thread
     When a thread calls sync.get <while>

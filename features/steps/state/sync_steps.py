@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
+import pickle
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -74,6 +75,17 @@ def step_what_and_a_pipeline_on_8_threads(context: Context, what: str) -> None:
     sync = opened(context).sync
     context.increment = lambda: WAYS[what](sync)
     context.read = lambda: sync.get("n").value
+
+
+@when("the state, and its sync, are pickled")
+def step_the_state_and_its_sync_are_pickled(context: Context) -> None:
+    targets = (context.state, context.state.sync)
+    context.errors = [error_of(lambda each=each: pickle.dumps(each)) for each in targets]
+
+
+@then('each error says "{words}"')
+def step_each_error_says_words(context: Context, words: str) -> None:
+    assert all(words in str(error) for error in context.errors), context.errors
 
 
 @when("each of 80 items of the pipeline increments it")

@@ -67,8 +67,8 @@ def wrong_process(what: str, remedy: str) -> WrongProcessError:
 def not_portable(what: str, remedy: str) -> InvalidTypeError:
     """Make the error of pickling or copying ``what``, which belongs to this process."""
     return InvalidTypeError(
-        f"{what} belongs to this process, as do its threads, and cannot be pickled for another one, "
-        f"or copied: {remedy}"
+        f"{what} belongs to this process, as do its threads, and cannot be pickled for another "
+        f"one, or copied: {remedy}"
     )
 
 
