@@ -19,6 +19,14 @@ Feature: Cleanup cancels the runs in flight, awaits their own cleanup, and names
       | cleanup_tasks_async | its own    |
       | cleanup_tasks_async | an adopted |
 
+  Scenario: A run that was cancelled before is not cancelled again, which would cut its cleanup short
+    Given an open bridge on its own loop
+    When 3 messages go to a graph that cleans up slowly
+    And they have all begun
+    And their futures are cancelled, and they are cancelled again while they clean up
+    And cleanup_tasks is called, and the gate for cleaning up opens only after that
+    Then all 3 have cleaned up when it returns, and its report says "3 cancelled, 0 completed, 0 failed, 0 stuck"
+
   Scenario Outline: <Kind> is named as stuck, with its age and the function it is in
     Given an open bridge on <home> loop
     When a message goes to <kind>

@@ -327,7 +327,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
 
     Examples:
       | what             | call                                | words                                                                                                                                                             |
-      | A bridge         | bridge                              | the bridge rxlanggraph-1 belongs to this process, as do its threads, and cannot be pickled for another one, or copied: make a new one there: RxPyLangGraphBridge() |
+      | A bridge         | bridge                              | belongs to this process, as do its threads, and cannot be pickled for another one, or copied: make a new one there: RxPyLangGraphBridge()                         |
       | A bound method   | bridge.invoke                       | make a new one there: RxPyLangGraphBridge()                                                                                                                       |
       | A run            | bridge.create_future_task(str, 1)   | on 'str' belongs to this process, as do its threads, and cannot be pickled for another one, or copied: send its result, which can be                            |
 

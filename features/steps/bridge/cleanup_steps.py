@@ -36,6 +36,21 @@ def step_it_is_done_at_once_and_its_coroutine_has_not_cleaned_up(context: Contex
     context.work.cleaned.wait_for(1)
 
 
+@when("their futures are cancelled, and they are cancelled again while they clean up")
+def step_their_futures_are_cancelled_and_they_are_cancelled_again(context: Context) -> None:
+    for future in context.futures:
+        assert future.cancel()
+    context.bridge.create_future_task(_iterate, 20).result(LIMIT)
+    assert context.bridge.registry.cancel_all() == len(context.futures)
+    context.bridge.create_future_task(_iterate, 20).result(LIMIT)
+
+
+async def _iterate(times: int) -> None:
+    """Let a cancellation arrive: in a graph, that takes a few iterations of the loop."""
+    for _ in range(times):
+        await asyncio.sleep(0)
+
+
 @when("{form} is called, and the gate for cleaning up opens only after that")
 def step_form_is_called_and_the_gate_for_cleaning_up_opens_only(
     context: Context, form: str

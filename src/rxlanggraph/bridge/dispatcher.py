@@ -124,8 +124,8 @@ class Dispatcher:
             self._admit(run)
         elif run.done():  # cancelled, dropped, or given up while the loop was paused
             if run.phase is Phase.RUNNING:
-                if run.task is not None and (run.cancelled() or not run.task.cancelling()):
-                    run.task.cancel()
+                if run.task is not None and not run.task.cancelling():
+                    run.task.cancel()  # once: again, it would cut its cleanup short
             else:
                 self._forget_unstarted(run)
         del run
