@@ -102,16 +102,16 @@ Feature: astream is a run's chunks in "async for", and join_stream the same chun
 
   Scenario Outline: A stream may be detached <when>
     Given an open bridge on its own loop
-    When a stream of 3 steps is detached <when>
+    When a stream of <steps> steps is detached <when>
     Then the run of that stream ends as <how>
 
     Examples:
-      | when                     | how       |
-      | before its first step    | ok        |
-      | twice                    | ok        |
-      | after its end            | ok        |
-      | after it was closed      | cancelled |
-      | on no loop at all        | ok        |
+      | when                     | steps | how       |
+      | before its first step    | 3     | ok        |
+      | twice                    | 3     | ok        |
+      | after its end            | 3     | ok        |
+      | after it was closed      | 1000  | cancelled |
+      | on no loop at all        | 3     | ok        |
 
   Scenario: A loop whose stream is detached may wait for room
     Given an open bridge on its own loop with max_concurrency=1, max_pending=1
