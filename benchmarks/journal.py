@@ -71,9 +71,11 @@ class Bench(contextlib.ExitStack):
 
     def run(self, function: str, *options: str, journal: bool) -> None:
         """Run the command, and insist that it has answered each line once."""
+        output = self._folder / "out.jsonl"
+        output.unlink(missing_ok=True)  # what a journal has written is not overwritten without one
         with contextlib.redirect_stderr(io.StringIO()) as told:
             status = main(self.arguments(function, *options, journal=journal))
-        records = (self._folder / "out.jsonl").read_bytes().count(b"\n")
+        records = output.read_bytes().count(b"\n")
         if status != 0 or records != self._lines:
             raise AssertionError(f"{status}, {records} of {self._lines}: {told.getvalue()}")
 
