@@ -189,14 +189,13 @@ class Memory:
 
     def _write(self, entries: Entries) -> None:
         """Add entries at the end; if counting fails, none."""
-        if _writing.get() is not None and (stage := self._stage()) is not None:
+        stage = self._stage()
+        if stage is not None:
             stage.write(entries)
             return
-        contents = self._contents
-        if contents.limits:
-            contents.make_room()
-        with contents.lock:
-            contents.entries.update(entries)
+        self._contents.make_room()
+        with self._contents.lock:
+            self._contents.entries.update(entries)
 
 
 class _Contents:
