@@ -106,6 +106,7 @@ Feature: Any number of bridges share a loop, and its default executor stays the 
     Then each of them has failed with InvalidArgumentError, which names the saver and the remedy
 
     Examples:
-      | uses       |
-      | uses       |
-      | has closed |
+      | uses            |
+      | uses            |
+      | has closed      |
+      | has just closed |

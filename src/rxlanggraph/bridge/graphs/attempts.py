@@ -39,8 +39,13 @@ from rxlanggraph.messages import StreamMessage
 
 __all__ = ["ThreadAttempts", "of_other_loop", "retried", "retry_policy", "saver_of"]
 
-# Of asyncio, whose lock another loop has used; of a thread of aiosqlite that has ended.
-_OF_OTHER_LOOP = ("is bound to a different event loop", "threads can only be started once")
+# Of asyncio, whose lock another loop has used; of a thread of aiosqlite that has ended; and of one
+# that is about to, as its connection is closed.
+_OF_OTHER_LOOP = (
+    "is bound to a different event loop",
+    "threads can only be started once",
+    "no active connection",
+)
 # Channels of pending writes that belong to no channel of the graph.
 _ERROR, _RESUME = "__error__", "__resume__"
 
@@ -124,7 +129,7 @@ def of_other_loop(graph: Any, error: BaseException) -> BaseException:
     saver = saver_of(graph)
     loop = getattr(saver, "loop", None)
     if (
-        type(error) is not RuntimeError
+        type(error) not in {RuntimeError, ValueError}
         or not isinstance(loop, asyncio.AbstractEventLoop)
         or loop is asyncio.get_running_loop()
         or not error_text(error).endswith(_OF_OTHER_LOOP)
