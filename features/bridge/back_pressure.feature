@@ -72,7 +72,7 @@ Feature: max_pending bounds the waiting messages of all threads, and never block
     Given an open bridge on its own loop with max_concurrency=4, max_pending=64
     When a thread sends 2000 messages through a stage, and threads take turns only where they block
     Then each of the 2000 is answered
-    And the thread was woken for room at least 20 times, and has woken the loop less than 5 times
+    And the thread was woken for room at least 20 times, and has since woken the loop less than 5 times
 
   @with_gil
   Scenario: A submitter that gets room and does not wake up holds up nothing
