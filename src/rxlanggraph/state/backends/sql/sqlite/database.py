@@ -50,6 +50,7 @@ from rxlanggraph.state.backends.sql.sqlite.keys import (
     lock_acquire,
 )
 from rxlanggraph.state.backends.sql.sqlite.numbers import COUNTER
+from rxlanggraph.state.backends.sql.sqlite.open_files import FileReplacedError
 from rxlanggraph.state.backends.sql.sqlite.queues import (
     sweep_step,
     tasks_add,
@@ -62,7 +63,6 @@ from rxlanggraph.state.backends.sql.sqlite.queues import (
 from rxlanggraph.state.backends.sql.sqlite.session import (
     Call,
     CommitError,
-    FileReplacedError,
     Procedure,
     SqliteSession,
     error_code,
@@ -252,9 +252,10 @@ def _prepare(session: SqliteSession) -> Sequence[Any]:
     session.query("PRAGMA journal_mode = WAL")
     # Acknowledged writes survive a power cut.
     session.query("PRAGMA synchronous = FULL")
-    # A checkpoint waits for the disk several times. 16 MB of pages, and as much in memory: with the
-    # defaults of SQLite, a long queue would wait for the disk at every few calls.
-    session.query("PRAGMA wal_autocheckpoint = 8000")
+    # 4 MB, as by default with larger pages. A checkpoint waits for the disk; but while the log is
+    # still growing, each call waits longer for it.
+    session.query("PRAGMA wal_autocheckpoint = 2000")
+    # 16 MB: with the default, a long queue would be read from the disk at every few calls.
     session.query("PRAGMA cache_size = -16000")
     if not _has_tables(session):
         with session.transaction():
@@ -267,7 +268,7 @@ def _prepare(session: SqliteSession) -> Sequence[Any]:
                 for statement in migration.statements:
                     session.query(statement)
                 session.query("UPDATE rxlanggraph_schema SET version = ?", migration.version)
-    session.note_log()
+    session.files.add_log()
     return []
 
 

@@ -7,7 +7,6 @@ as a whole or not at all. Concurrent calls share one transaction, which waits fo
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from rxlanggraph.state.backends.sql.sqlite.open_files import OpenFiles
+
 __all__ = [
     "Call",
     "CommitError",
-    "FileReplacedError",
     "Outcome",
     "Procedure",
     "SqliteSession",
@@ -81,10 +81,6 @@ class CommitError(Exception):
     """Writing the file failed at the commit; whether the transaction is on the disk is unknown."""
 
 
-class FileReplacedError(Exception):
-    """The file is no longer at its path; other processes may use another file there."""
-
-
 def is_busy(error: BaseException | None) -> bool:
     """Whether another process has locked the file; nothing was done. Any thread; never blocks."""
     return error_code(error) in _BUSY
@@ -100,6 +96,7 @@ class SqliteSession(sqlite3.Connection):
 
     Attributes:
         procedures: The procedures by name; set by `with_procedures`.
+        files: The file, and those beside it. Checked before reads, too.
         transaction_time: The clock of the database (rule 2 of the contract); constant within a
             transaction.
     """
@@ -108,8 +105,7 @@ class SqliteSession(sqlite3.Connection):
 
     def __init__(self, path: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(path, *args, **kwargs)
-        # The files that this connection has, by their paths.
-        self._files = {path: os.stat(path)}  # noqa: PTH116 - a Path's takes longer, at each check
+        self.files = OpenFiles(path)
         self.transaction_time = time.time()
         # Namespace and name of each queue in which the last claim has found a task.
         self._hot_queues: set[Any] = set()
@@ -142,7 +138,7 @@ class SqliteSession(sqlite3.Connection):
     def _execute(self, calls: Sequence[Call]) -> list[Sequence[Any]]:
         """Execute the calls in one transaction; return the rows of each."""
         self.transaction_time = time.time()
-        self.check_path()
+        self.files.check()
         rows: list[Sequence[Any]] = [[] for _ in calls]
         todo = {place: call for place, call in enumerate(calls) if not self._is_noop(call)}
         if len(calls) == len(todo) == 1:
@@ -202,7 +198,7 @@ class SqliteSession(sqlite3.Connection):
         try:
             # Again, as it may have waited for another writer.
             self.transaction_time = time.time()
-            self.check_path()
+            self.files.check()
             yield
             self._commit()
         except BaseException:
@@ -219,34 +215,3 @@ class SqliteSession(sqlite3.Connection):
             if error_code(error) == sqlite3.SQLITE_FULL:
                 raise
             raise CommitError(str(error)) from error
-
-    def note_log(self) -> None:
-        """Have `check_path` look at the files beside the database, too, which exist by now."""
-        # Named after the file itself, not after a link to it.
-        (path,) = (os.path.realpath(path) for path in self._files)
-        for beside in (f"{path}-wal", f"{path}-shm"):
-            if os.path.exists(beside):
-                self._files[beside] = os.stat(beside)  # noqa: PTH116 - as above
-
-    def check_path(self) -> None:
-        """Refuse a file that is no longer at its path; before reads, too.
-
-        Without its log (-wal), other processes would not see what was written last; without the
-        index of that (-shm), they would write at the same time.
-
-        Raises:
-            FileReplacedError: The file is no longer where it was opened.
-        """
-        for path, file in self._files.items():
-            if not _is_at(path, file):
-                raise FileReplacedError(
-                    f"{path!r} was moved, deleted or replaced while it was open; close the state, "
-                    "and open it again"
-                )
-
-
-def _is_at(path: str, file: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), file)  # noqa: PTH116 - as above
-    except OSError:  # missing, or not accessible
-        return False
