@@ -86,6 +86,16 @@ Feature: from_iterable takes an item when the bridge has room for it
       | async generator | waits for room          | an adopted |
       | generator       | waits for room          | its own    |
 
+  Scenario Outline: An async generator without a stage that waits ends when its bridge on <home> loop closes
+    Given an open bridge on <home> loop with max_concurrency=1, max_pending=1
+    When the bridge is closed while a subscriber without a stage waits for the third item
+    Then the items 0, 1 came, then BridgeClosedError, and the source is closed
+
+    Examples:
+      | home       |
+      | its own    |
+      | an adopted |
+
   Scenario Outline: A run that waits for the end of an endless <source> gets it when the bridge closes
     Given an open bridge on its own loop with max_concurrency=2, max_pending=1
     When the bridge is closed while a run waits for the end of a stream of an endless <source>

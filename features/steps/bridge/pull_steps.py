@@ -273,6 +273,22 @@ def step_the_results_of_what_was_taken_come(context: Context) -> None:
     assert context.source.closed.is_open
 
 
+@when("the bridge is closed while a subscriber without a stage waits for the third item")
+def step_the_bridge_is_closed_while_a_subscriber_without_a_stage_waits(context: Context) -> None:
+    context.source = source = Source(idle_at=2)
+    subscribe(context, context.bridge.from_iterable(source.of("async generator")))
+    source.idle.wait()
+    assert not context.bridge.close(LIMIT).stuck
+
+
+@then("the items 0, 1 came, then BridgeClosedError, and the source is closed")
+def step_the_items_came_then_bridge_closed_error(context: Context) -> None:
+    subscriber = context.subscriber.wait_for_end()
+    assert subscriber.items == [0, 1], subscriber.items
+    assert type(subscriber.error).__name__ == "BridgeClosedError", subscriber.error
+    assert context.source.closed.is_open
+
+
 @when("the bridge is closed while a run waits for the end of a stream of an endless {kind}")
 def step_the_bridge_is_closed_while_a_run_waits_for_the_end(context: Context, kind: Any) -> None:
     context.source, gate, ended = Source(), Gate(), Gate()
