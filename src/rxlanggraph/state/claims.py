@@ -338,10 +338,8 @@ class _Ending:
         self._began = True
         claims = self._claims
         try:
-            for claim in claims:
-                # Before the call: a renewal after it would be refused, and the claim taken for
-                # lost.
-                await claim._heartbeat.stop()
+            # Before the call: a renewal after it would be refused, and the claim taken for lost.
+            await Heartbeat.stop(*(claim._heartbeat for claim in claims))
             current = await self._call()
         except BaseException:
             self._mark(None)

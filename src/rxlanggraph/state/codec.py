@@ -9,7 +9,7 @@ from typing import Any, Final
 from rxlanggraph.errors import InvalidTypeError, UndecodableError, error_text
 from rxlanggraph.validation import shortened
 
-__all__ = ["CANCELLED", "EXPIRED", "JSON_TYPES", "decode", "encode", "error_value"]
+__all__ = ["CANCELLED", "EXPIRED", "JSON_TYPES", "decode", "encode", "error_value", "loads"]
 
 # The error of a dead task whose last lease expired: no worker reported one.
 EXPIRED: Final = {"type": "LeaseLostError", "message": "the lease of the last attempt expired"}
@@ -58,8 +58,8 @@ def encode(value: Any) -> str:
 def _decode_with_margin(text: str) -> Any:
     """Decode a text that can also be decoded where less of the stack is left."""
     if text.count("[") + text.count("{") < _MARGIN:
-        return _decode(text)
-    back = _decode(f"{'[' * _MARGIN}{text}{']' * _MARGIN}")
+        return loads(text)
+    back = loads(f"{'[' * _MARGIN}{text}{']' * _MARGIN}")
     for _ in range(_MARGIN):
         (back,) = back
     return back
@@ -81,7 +81,7 @@ def decode(text: str | None, what: str, name: str) -> Any:
     try:
         if not str.isascii(text):  # a TypeError: SQLite has bytes in a column of text
             text.encode()  # Redis has bytes that are not UTF-8, which come as lone surrogates
-        return _decode(text)
+        return loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         why = "it is not text" if isinstance(error, TypeError) else error_text(error)
         raise UndecodableError(
@@ -90,8 +90,14 @@ def decode(text: str | None, what: str, name: str) -> Any:
         ) from error
 
 
-def _decode(text: str) -> Any:
-    # json.loads also checks for surrounding blanks, which takes longer than decoding most values.
+def loads(text: str) -> Any:
+    """Do what `json.loads` does, in less time. Any thread; never blocks.
+
+    That also looks for surrounding blanks, which takes longer than to decode most values.
+
+    Raises:
+        ValueError, RecursionError: As `json.loads`.
+    """
     try:
         value, end = _DECODER.raw_decode(text)
     except ValueError:

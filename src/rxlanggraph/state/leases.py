@@ -101,11 +101,14 @@ class Heartbeat:
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
-    async def stop(self) -> None:
-        """`halt`, and wait until no renewal is pending."""
-        self.halt()
-        if self._task is not None:
-            await asyncio.wait([self._task])
+    @staticmethod
+    async def stop(*heartbeats: Heartbeat) -> None:
+        """`halt` each, and wait until no renewal is pending."""
+        for heartbeat in heartbeats:
+            heartbeat.halt()
+        pending = [heartbeat._task for heartbeat in heartbeats if heartbeat._task is not None]
+        if pending:
+            await asyncio.wait(pending)
 
     def on_deadline(self) -> None:
         """Start the renewal that is due, unless the owner was garbage-collected."""

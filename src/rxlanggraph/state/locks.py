@@ -188,7 +188,7 @@ class LockOperations:
 
     async def _release(self, lease: Lease) -> bool:
         lease._released = True  # before the call, which the server may execute at any moment
-        await lease._heartbeat.stop()
+        await Heartbeat.stop(lease._heartbeat)
         held = await self._client.call(self._client.backend.lock_release, lease.key, lease.token)
         self._client.notifier.notify(("lock", lease.key))
         return held

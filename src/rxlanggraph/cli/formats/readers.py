@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import errno
-import json
 import os
 import stat
 import sys
@@ -17,9 +16,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from rxlanggraph.cli.errors import InputError
+from rxlanggraph.state.codec import loads
 
 __all__ = [
     "MAX_LINE_BYTES",
@@ -40,8 +40,7 @@ _BYTES_OF_OVERLONG = 1000  # the start of a line that is too long, for its recor
 _MARGIN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class InputLine:
+class InputLine(NamedTuple):
     """One line of the input, or one CSV record, which may span several.
 
     Args:
@@ -168,13 +167,13 @@ def _loads(text: str) -> Any:
     What breaks otherwise: the workers of a journal end with an error on a line that is in it.
     """
     if text.count("[") + text.count("{") < _MARGIN:
-        return json.loads(text)
+        return loads(text)
     try:
-        content = json.loads(f"{'[' * _MARGIN}{text}{']' * _MARGIN}")
+        content = loads(f"{'[' * _MARGIN}{text}{']' * _MARGIN}")
         for _ in range(_MARGIN):
             (content,) = content
     except ValueError:
-        return json.loads(text)  # for the place in the text, or it is no JSON but for the brackets
+        return loads(text)  # for the place in the text, or it is no JSON but for the brackets
     return content
 
 

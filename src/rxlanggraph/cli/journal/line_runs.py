@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +30,7 @@ from rxlanggraph.cli.pipeline.run_log import RunLog
 from rxlanggraph.concurrency.forking import fork_safe_rlock
 from rxlanggraph.concurrency.run_on_loop import await_on_loop
 from rxlanggraph.state import Claim
+from rxlanggraph.state.codec import loads
 
 if TYPE_CHECKING:
     from rxlanggraph.telemetry import RunTraces
@@ -121,16 +121,16 @@ class LineRuns:
 
     def message(self, held: HeldLine) -> StreamMessage:
         """Return the message of a line."""
-        line = held.line
+        line, its_id = held.line, message_id(self._run, held.line.line)
         return StreamMessage(
-            None if held.continued else json.loads(line.content),
+            None if held.continued else loads(line.content),
             thread_id=line.thread,
             metadata={
                 "line": line.line,
                 "attempt": held.claim.attempt,
-                "message_id": message_id(self._run, line.line),
+                "message_id": its_id,
             },
-            id=message_id(self._run, line.line),
+            id=its_id,
         )
 
     async def prepared(self, held: HeldLine) -> tuple[HeldLine, StreamMessage]:
