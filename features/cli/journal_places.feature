@@ -46,12 +46,17 @@ Feature: A journal is where its name says, and a file that is not a journal is l
     And standard error says "is not a journal"
     And the database is still empty
 
-  Scenario: status shows a journal in a folder that cannot be written to
+  Scenario Outline: status shows a journal <which> cannot be written to
     Given "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal j" has run
-    And nothing can be written in the folder
+    And <what> cannot be written to
     When I run "rxlanggraph status j"
     Then the exit status is 0
     And SQLite was opened elsewhere alone
+
+    Examples:
+      | which              | what       |
+      | in a folder that   | the folder |
+      | that               | "j"        |
 
   Scenario Outline: The journal is not overwritten under another name: <arguments>
     Given "rxlanggraph run graphs.py:double -i good.jsonl -o out.jsonl --journal jA.db" has run

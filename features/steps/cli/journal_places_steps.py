@@ -86,14 +86,23 @@ def step_the_database_is_still_empty(context: Context) -> None:
     assert row == (0,), row
 
 
-@given("nothing can be written in the folder")
-def step_nothing_can_be_written_in_the_folder(context: Context) -> None:
+@given("the folder cannot be written to")
+def step_the_folder_cannot_be_written_to(context: Context) -> None:
+    forbid_writing(context, context.folder)
+
+
+@given('"{name}" cannot be written to')
+def step_name_cannot_be_written_to(context: Context, name: str) -> None:
+    forbid_writing(context, context.folder / name)
+
+
+def forbid_writing(context: Context, forbidden: Path) -> None:
     """As `os.access` tells it: to the user root nothing else is forbidden."""
     access, connect = os.access, sqlite3.connect
     context.written: list[str] = []
 
     def to_be_read(path: Any, mode: int, **options: Any) -> bool:
-        return Path(path) != context.folder and access(path, mode, **options)
+        return Path(path) != forbidden and access(path, mode, **options)
 
     def connected(path: Any, *args: Any, **options: Any) -> sqlite3.Connection:
         if "mode=ro" not in str(path):

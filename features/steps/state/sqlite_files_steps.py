@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -7,11 +8,19 @@ from pathlib import Path
 from behave import given, then, when
 from behave.runner import Context
 
+from rxlanggraph.state.backends.sql.schema import VERSION
 from rxlanggraph.state.backends.sql.sqlite import open_files
+from rxlanggraph.state.backends.sql.sqlite.file import path_of
 from rxlanggraph.state.backends.sql.sqlite.open_files import OpenFiles
 from support.concurrency.patching import patch
+from support.concurrency.raising import raised
 from support.concurrency.tasks import run
-from support.state.sqlite_files import count_after_loss
+from support.state.sqlite_files import (
+    count,
+    count_after_loss,
+    read_while_open,
+    version_by_link,
+)
 
 NOW = 1_800_000_000_000_000_000
 SECOND = 1_000_000_000
@@ -69,6 +78,33 @@ def step_a_link_to_a_file_in_another_folder(context: Context) -> None:
     context.files = OpenFiles(str(link))
 
 
+@given("the {file} there is deleted by another program once SQLite has opened it")
+def step_the_file_there_is_deleted_by_another_program_once_opened(
+    context: Context, file: str
+) -> None:
+    name = {"database": "__init__", "-wal": "add_log"}[file]
+    look = getattr(OpenFiles, name)
+    path = Path(path_of(context.url) + file.removeprefix("database"))
+
+    def look_too_late(files: OpenFiles, *arguments: object) -> None:
+        path.unlink()
+        look(files, *arguments)
+
+    patch(context, OpenFiles, name, look_too_late)
+
+
+@given("a state has counted there, and the file may only be read from now on")
+def step_a_state_has_counted_there_and_the_file_may_only_be_read(context: Context) -> None:
+    """As `os.access` tells it: to the user root nothing is forbidden."""
+    run(count(context.url))
+    access, path = os.access, path_of(context.url)
+
+    def may_only_be_read(at: str | Path, mode: int) -> bool:
+        return not (str(at) == path and mode & os.W_OK) and access(at, mode)
+
+    patch(context, os, "access", may_only_be_read)
+
+
 # -- when ------------------------------------------------------------------------------------------
 
 
@@ -91,9 +127,40 @@ def step_the_folder_changes_and_seconds_pass(context: Context, seconds: int) -> 
     context.looks.now += seconds * SECOND
 
 
+@when("the clock goes on by {seconds:g} seconds")
+def step_the_clock_goes_on_by_seconds(context: Context, seconds: float) -> None:
+    context.looks.now += round(seconds * SECOND)
+
+
+@when("a state counts there")
+def step_a_state_counts_there(context: Context) -> None:
+    context.error = run(raised(count(context.url)))
+
+
+@when("its version is read by a link in another folder, while a state has it open")
+def step_its_version_is_read_by_a_link_in_another_folder(context: Context) -> None:
+    context.version = run(version_by_link(context.url, folder_of(context) / "link"))
+
+
+@when("its counter is read while another program has it open")
+def step_its_counter_is_read_while_another_program_has_it_open(context: Context) -> None:
+    context.counter = run(read_while_open(context.url))
+
+
 # -- then ------------------------------------------------------------------------------------------
 
 
 @then("the file was looked at {times:d} times")
 def step_the_file_was_looked_at_times(context: Context, times: int) -> None:
     assert context.looks.count == times, context.looks.count
+
+
+@then("it is that of this release")
+def step_it_is_that_of_this_release(context: Context) -> None:
+    assert context.version == VERSION, context.version
+
+
+@then("no file was left beside it")
+def step_no_file_was_left_beside_it(context: Context) -> None:
+    path = Path(path_of(context.url))
+    assert [*path.parent.iterdir()] == [path], [*path.parent.iterdir()]

@@ -8,10 +8,30 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rxlanggraph.state.backends.sql.sqlite.file import read_version
 from support.concurrency.raising import raised
-from support.state.sql_ways import opened
+from support.state.sql_ways import opened, plain, value_of
 
-__all__ = ["count_after_loss"]
+__all__ = ["count", "count_after_loss", "read_while_open", "version_by_link"]
+
+
+async def count(url: str) -> None:
+    async with opened(url) as backend:
+        await backend.increment("n", 1, None)
+
+
+async def read_while_open(url: str) -> int:
+    """What the counter is, while another connection has the file open."""
+    with plain(url) as other:
+        other.execute("SELECT * FROM rxlanggraph_schema").fetchall()
+        async with opened(url) as backend:
+            return int(await value_of(backend, "n") or 0)
+
+
+async def version_by_link(url: str, link: Path) -> int | None:
+    async with opened(url):
+        await asyncio.to_thread(link.symlink_to, url.removeprefix("sqlite:///"))
+        return await asyncio.to_thread(read_version, f"sqlite:///{link}")
 
 
 async def count_after_loss(url: str, lost: str) -> Exception | None:

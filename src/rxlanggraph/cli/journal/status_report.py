@@ -99,14 +99,15 @@ def _readable(location: JournalLocation, *, is_due: bool) -> Iterator[str]:
     It is that of a copy where the file cannot be written, as SQLite must write; and where opening
     it would migrate it, as the older release that wrote it may still be at work on it.
     """
-    if location.path is None or (os.access(location.path.parent, os.W_OK) and not is_due):
+    path = location.path
+    if path is None or (not is_due and all(os.access(at, os.W_OK) for at in (path, path.parent))):
         yield location.url
         return
     with tempfile.TemporaryDirectory(prefix="rxlanggraph-") as folder:
         copy = Path(folder, "journal")
         try:
             with (
-                contextlib.closing(read_only(location.path)) as source,
+                contextlib.closing(read_only(path)) as source,
                 contextlib.closing(sqlite3.connect(copy)) as target,
             ):
                 source.backup(target)

@@ -39,6 +39,7 @@ from rxlanggraph.state.backends.sql.sqlite.file import (
     HAS_TABLES,
     READ_VERSION,
     check_one_name,
+    has_log,
     path_of,
     reason_of,
 )
@@ -126,6 +127,8 @@ class SqliteDatabase:
             await self._thread.start()
         except sqlite3.Error as failure:
             raise self._unusable(failure) from failure
+        except FileReplacedError as failure:
+            raise self._unavailable(failure) from failure
         try:
             await self.call("prepare")
         except (Exception, asyncio.CancelledError) as error:
@@ -226,6 +229,11 @@ def _connect(path: str) -> SqliteSession:
     if os.path.exists(path) and not os.path.isfile(path):
         raise sqlite3.OperationalError("it is not a regular file")
     check_one_name(Path(path))
+    if os.path.exists(path) and not os.access(path, os.W_OK) and not has_log(path):
+        raise sqlite3.OperationalError(
+            "you may not write to it, as even readers have to: the files that SQLite would leave "
+            "beside it might keep its owner from writing"
+        )
     return sqlite3.connect(path, factory=SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD)
 
 
@@ -249,7 +257,7 @@ def _prepare(session: SqliteSession) -> Sequence[Any]:
     """Set the options of the file, and create the tables, or migrate those of an older release."""
     # For a new file. Transactions change a few bytes on a few pages, and write whole pages.
     session.query("PRAGMA page_size = 2048")
-    session.query("PRAGMA journal_mode = WAL")
+    ((mode,),) = session.query("PRAGMA journal_mode = WAL")
     # Acknowledged writes survive a power cut.
     session.query("PRAGMA synchronous = FULL")
     # 4 MB, as by default with larger pages. A checkpoint waits for the disk; but while the log is
@@ -268,7 +276,8 @@ def _prepare(session: SqliteSession) -> Sequence[Any]:
                 for statement in migration.statements:
                     session.query(statement)
                 session.query("UPDATE rxlanggraph_schema SET version = ?", migration.version)
-    session.files.add_log()
+    if mode == "wal":  # not where processes cannot share memory
+        session.files.add_log()
     return []
 
 

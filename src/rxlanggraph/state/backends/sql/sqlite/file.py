@@ -20,6 +20,7 @@ __all__ = [
     "HAS_TABLES",
     "READ_VERSION",
     "check_one_name",
+    "has_log",
     "path_of",
     "read_only",
     "read_version",
@@ -91,14 +92,20 @@ def _character(octal: re.Match[str]) -> str:
     return chr(int(octal[1], 8))
 
 
+def has_log(path: Path | str) -> bool:
+    """Whether a file is in use, or was when its last user was killed. Blocks."""
+    # Beside the file itself, not beside a link to it.
+    return os.path.exists(f"{os.path.realpath(path)}-wal")
+
+
 def read_only(path: Path) -> sqlite3.Connection:
     """Open a file for reading. Blocks.
 
     Raises:
         sqlite3.Error: It cannot be opened.
     """
-    # A file that is not in use has no other file beside it, and "immutable" creates none.
-    quiet = "" if os.path.exists(f"{path}-wal") else "&immutable=1"
+    # A file that is not in use has no log beside it, and "immutable" creates none.
+    quiet = "" if has_log(path) else "&immutable=1"
     return sqlite3.connect(f"{path.as_uri()}?mode=ro{quiet}", uri=True)
 
 
@@ -138,7 +145,7 @@ def reason_of(error: BaseException) -> str:
         return f"{error} ({getattr(error, 'sqlite_errorname', '')}); the disk may be full"
     if error_code(error) in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN}:
         return (
-            f"{error}: even readers have to write to it, and to its folder; get that permission, "
-            "or copy it elsewhere"
+            f"{error}: even readers have to write to it, to the files beside it (-wal, -shm), and "
+            "to its folder; get that permission, or copy it elsewhere"
         )
     return str(error)

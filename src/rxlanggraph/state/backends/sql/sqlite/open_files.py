@@ -6,7 +6,7 @@ that (-shm), they write at the same time.
 
 To look at each file before each call takes a seventh of the time of a short one. Creating,
 renaming or deleting a file changes the times of its folder, so usually the folder is looked at
-alone.
+alone. Mounting another file over it does not, so each is looked at once a second in any case.
 """
 
 from __future__ import annotations
@@ -37,24 +37,31 @@ class OpenFiles:
     """The files of one connection. Confined to the thread of that.
 
     Args:
-        path: The database. It exists.
+        path: The database.
+
+    Raises:
+        FileReplacedError: It is no longer there.
     """
 
     def __init__(self, path: str) -> None:
-        self._files = {path: os.stat(path)}  # noqa: PTH116 - a Path's takes longer, at each check
+        self._files = {path: _stat(path)}
         # A link may lead to another folder: then each file is looked at.
         self._folder = None if Path(path).is_symlink() else str(Path(path).parent)
         # The folder as it was while all files were in their places; None if another change might
         # not have shown by then.
         self._unchanged: _FolderState | None = None
+        self._looked = 0  # when the files were last looked at
 
     def add_log(self) -> None:
-        """Check the files beside the database, too, which exist by now."""
+        """Check the files beside the database, too. The connection has opened them.
+
+        Raises:
+            FileReplacedError: One is no longer there.
+        """
         # Named after the file itself, not after a link to it.
         (path,) = (os.path.realpath(path) for path in self._files)
         for beside in (f"{path}-wal", f"{path}-shm"):
-            if os.path.exists(beside):
-                self._files[beside] = os.stat(beside)  # noqa: PTH116 - as above
+            self._files[beside] = _stat(beside)
 
     def check(self) -> None:
         """Refuse files that are no longer in their places.
@@ -62,23 +69,22 @@ class OpenFiles:
         Raises:
             FileReplacedError: One of them is not.
         """
-        folder = self._folder_state()
-        if folder is not None and folder == self._unchanged:
-            return
         now = time.time_ns()
+        folder = self._folder_state()
+        is_unchanged = folder is not None and folder == self._unchanged
+        if is_unchanged and 0 <= now - self._looked < _SECOND:
+            return
         for path, file in self._files.items():
             if not _is_at(path, file):
-                raise FileReplacedError(
-                    f"{path!r} was moved, deleted or replaced while it was open; close the state, "
-                    "and open it again"
-                )
+                raise _replaced(path)
+        self._looked = now
         self._unchanged = folder if folder is not None and _is_settled(folder, now) else None
 
     def _folder_state(self) -> _FolderState | None:
         if self._folder is None:
             return None
         try:
-            state = os.stat(self._folder)  # noqa: PTH116 - as above
+            state = os.stat(self._folder)  # noqa: PTH116 - a Path's takes longer, at each check
         except OSError:
             return None  # which is the database's problem, too
         return state.st_dev, state.st_ino, state.st_mtime_ns, state.st_ctime_ns
@@ -95,3 +101,17 @@ def _is_at(path: str, file: os.stat_result) -> bool:
         return os.path.samestat(os.stat(path), file)  # noqa: PTH116 - as above
     except OSError:  # missing, or not accessible
         return False
+
+
+def _stat(path: str) -> os.stat_result:
+    try:
+        return Path(path).stat()
+    except OSError as error:
+        raise _replaced(path) from error
+
+
+def _replaced(path: str) -> FileReplacedError:
+    return FileReplacedError(
+        f"{path!r} was moved, deleted or replaced while it was open; close the state, and open it "
+        "again"
+    )
