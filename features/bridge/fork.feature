@@ -93,6 +93,20 @@ Feature: In a forked child, a bridge of the parent raises at once and never hang
     Then its child prints "WrongProcessError: this state belongs", and "open the same URL here"
     And it ends by itself, and prints "opened anew" and then "the parent has 1"
 
+  # SQLite takes locks of the process that it was forked from for its own.
+  Scenario Outline: An SQLite file that <which> opens anew can be used after the parent has closed it
+    When this program forks: <what>
+    Then it ends by itself, and prints "counted to 3" and then "the next one counts to 4"
+
+    Examples:
+      | which                | what                                 |
+      | a child              | an SQLite file                       |
+      | the child of a child | an SQLite file, over two generations |
+
+  Scenario: An SQLite file is refused in a child that was forked in the middle of a call on it
+    When this program forks: an SQLite file, in a call
+    Then its child prints "WrongProcessError: the SQLite file", and "multiprocessing's method 'spawn'"
+
   Scenario: An agent forked in the middle of a run, or its pool, answers in the child
     When this program forks: an agent
     Then it ends by itself, and prints "echo: two" and then "echo: three"

@@ -130,6 +130,45 @@ def calling(call, left):
     return trace
 """
 
+SQLITE_FILE = """
+import tempfile
+folder = tempfile.TemporaryDirectory()
+url = f"sqlite:///{folder.name}/file"
+loop = asyncio.new_event_loop()
+threading.Thread(target=loop.run_forever, daemon=True).start()
+
+def on_loop(coroutine):
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result(PATIENCE)
+
+async def counted(meanwhile):
+    async with open_state(url) as state:
+        await state.increment_counter("n")
+        meanwhile()
+        return await state.increment_counter("n")
+
+def count():
+    return asyncio.run(counted(lambda: (os.write(in_use[1], b"."), os.read(closed[0], 1))))
+
+def close():
+    os.read(in_use[0], 1)
+    on_loop(opening.__aexit__(None, None, None))
+    os.write(closed[1], b".")
+
+in_use, closed = os.pipe(), os.pipe()
+opening = open_state(url)
+state = on_loop(opening.__aenter__())
+state.sync.increment_counter("n")
+"""
+
+IN_USE_IN_CHILD = """
+closing = threading.Thread(target=close)
+closing.start()
+print("counted to", {counted})
+closing.join(PATIENCE)
+print("the next one counts to", asyncio.run(counted(lambda: None)) - 1)
+folder.cleanup()
+"""
+
 PROGRAMS: dict[str, str] = {
     "a call waits for its model": """
 from langchain_core.language_models import GenericFakeChatModel
@@ -306,6 +345,23 @@ async def open_anew():
 print(in_child(lambda: asyncio.run(open_anew())))
 print("the parent has", state.sync.get("key").value)
 asyncio.run_coroutine_threadsafe(opening.__aexit__(None, None, None), loop).result(PATIENCE)
+""",
+    "an SQLite file": SQLITE_FILE + IN_USE_IN_CHILD.format(counted="in_child(count)"),
+    "an SQLite file, over two generations": SQLITE_FILE
+    + IN_USE_IN_CHILD.format(counted="in_child(lambda: in_child(count))"),
+    "an SQLite file, in a call": SQLITE_FILE
+    + """
+from rxlanggraph.state.backends.sql.sqlite.open_files import OpenFiles
+check = OpenFiles.check
+
+def fork_once(files):
+    OpenFiles.check = check
+    print(in_child(lambda: asyncio.run(counted(lambda: None))))
+
+OpenFiles.check = fork_once
+state.sync.increment_counter("n")
+on_loop(opening.__aexit__(None, None, None))
+folder.cleanup()
 """,
     "an agent": """
 class Echo(BaseAgent):

@@ -66,6 +66,7 @@ from rxlanggraph.state.backends.sql.sqlite.session import (
     CommitError,
     Procedure,
     SqliteSession,
+    close_inherited,
     error_code,
     is_busy,
 )
@@ -234,7 +235,14 @@ def _connect(path: str) -> SqliteSession:
             "you may not write to it, as even readers have to: the files that SQLite would leave "
             "beside it might keep its owner from writing"
         )
-    return sqlite3.connect(path, factory=SESSION, isolation_level=None, timeout=_WAIT_IN_THREAD)
+    close_inherited(path)
+    return sqlite3.connect(
+        path,
+        factory=SESSION,
+        isolation_level=None,
+        timeout=_WAIT_IN_THREAD,
+        check_same_thread=False,  # another one closes a forked copy
+    )
 
 
 @cache

@@ -14,7 +14,11 @@ from typing import Final
 from urllib.parse import unquote
 
 from rxlanggraph.errors import InvalidArgumentError, StateUnavailableError
-from rxlanggraph.state.backends.sql.sqlite.session import CommitError, error_code
+from rxlanggraph.state.backends.sql.sqlite.session import (
+    CommitError,
+    close_inherited,
+    error_code,
+)
 
 __all__ = [
     "HAS_TABLES",
@@ -104,6 +108,7 @@ def read_only(path: Path) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: It cannot be opened.
     """
+    close_inherited(path)
     # A file that is not in use has no log beside it, and "immutable" creates none.
     quiet = "" if has_log(path) else "&immutable=1"
     return sqlite3.connect(f"{path.as_uri()}?mode=ro{quiet}", uri=True)

@@ -63,6 +63,10 @@ class OpenFiles:
         for beside in (f"{path}-wal", f"{path}-shm"):
             self._files[beside] = _stat(beside)
 
+    def is_database(self, path: str | Path) -> bool:
+        """Whether the database is at ``path``, or what this leads to."""
+        return _is_at(str(path), next(iter(self._files.values())))
+
     def check(self) -> None:
         """Refuse files that are no longer in their places.
 

@@ -8,13 +8,17 @@ as a whole or not at all. Concurrent calls share one transaction, which waits fo
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from rxlanggraph.state.backends.sql.sqlite.open_files import OpenFiles
+from rxlanggraph.concurrency.forking import register_after_fork
+from rxlanggraph.errors import WrongProcessError
+from rxlanggraph.state.backends.sql.sqlite.open_files import FileReplacedError, OpenFiles
 
 __all__ = [
     "Call",
@@ -22,6 +26,7 @@ __all__ = [
     "Outcome",
     "Procedure",
     "SqliteSession",
+    "close_inherited",
     "error_code",
     "is_busy",
 ]
@@ -109,6 +114,9 @@ class SqliteSession(sqlite3.Connection):
         self.transaction_time = time.time()
         # Namespace and name of each queue in which the last claim has found a task.
         self._hot_queues: set[Any] = set()
+        # Whether the thread may be within SQLite: a copy from then cannot even be closed.
+        self._is_executing = self._is_open = True
+        register_after_fork(self)
         self.create_function(
             "rxlanggraph_now", 0, lambda: self.transaction_time, deterministic=True
         )
@@ -124,6 +132,7 @@ class SqliteSession(sqlite3.Connection):
 
     def do(self, calls: Sequence[Call]) -> list[Outcome]:
         """Execute ``calls``; return the outcome of each."""
+        self._is_executing = True
         try:
             done = self._execute(calls)
         except Exception as error:
@@ -131,6 +140,8 @@ class SqliteSession(sqlite3.Connection):
                 return [error] * len(calls)
             # All were rolled back: execute each alone, so that the error of one affects no other.
             return [outcome for call in calls for outcome in self.do([call])]
+        finally:
+            self._is_executing = False
         for call, rows in zip(calls, done, strict=True):
             call.rows = rows
         return [*done]
@@ -215,3 +226,58 @@ class SqliteSession(sqlite3.Connection):
             if error_code(error) == sqlite3.SQLITE_FULL:
                 raise
             raise CommitError(str(error)) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        self._is_executing = True
+        super().close()
+        self._is_open = False
+
+    # -- in a forked child ---------------------------------------------------------------------
+
+    def _after_fork(self) -> None:
+        if self._is_open:
+            (_interrupted if self._is_executing else _inherited).add(self)
+
+    def _close_copy(self) -> None:
+        """Close it without a checkpoint, which is for the processes that use the log."""
+        if sys.version_info >= (3, 12):
+            self.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
+        else:
+            # A checkpoint cannot be prevented, and would delete a log that has taken the place of
+            # this one. Then the parent has closed the file.
+            try:
+                self.files.check()
+            except FileReplacedError:
+                return
+        self.close()
+
+
+# The connections of the processes that this one was forked from; and those of them that were within
+# SQLite at the fork. Any thread takes one of the former, in one call.
+_inherited: Final[set[SqliteSession]] = set()
+_interrupted: Final[set[SqliteSession]] = set()
+
+
+def close_inherited(path: str | Path) -> None:
+    """In a forked child, close the copies of the parent's connections, before making one to a file.
+
+    What breaks without it: SQLite counts the locks of its own process in memory, the copies with
+    them. A connection made here would rely on the locks of the parent, and the parent, when it
+    closes the file, would delete the log that is in use here.
+
+    Any thread; blocks.
+
+    Raises:
+        WrongProcessError: The parent was within a call on the file at the fork. The locks of that
+            call would never be released here.
+    """
+    while _inherited:
+        with suppress(KeyError):  # another thread has taken it
+            _inherited.pop()._close_copy()
+    if any(session.files.is_database(path) for session in _interrupted):
+        raise WrongProcessError(
+            f"the SQLite file {str(path)!r} was being read or written by the process that this one "
+            "was forked from, at that moment, and cannot be opened here: fork while no call is "
+            "under way, or start processes by multiprocessing's method 'spawn'"
+        )
