@@ -85,3 +85,7 @@ Feature: A database in SQLite is noticed to be gone, at the cost of one look at 
     And a state has counted there, and the file may only be read from now on
     When its counter is read while another program has it open
     Then the counter is 1
+
+  Scenario: A file in a working directory that was deleted is refused
+    When a state counts at sqlite:///state.db after the working directory was deleted
+    Then InvalidArgumentError is raised, which says "as the working directory was deleted"

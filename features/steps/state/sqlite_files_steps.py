@@ -137,6 +137,19 @@ def step_a_state_counts_there(context: Context) -> None:
     context.error = run(raised(count(context.url)))
 
 
+@when("a state counts at {url} after the working directory was deleted")
+def step_a_state_counts_at_url_after_the_working_directory_was_deleted(
+    context: Context, url: str
+) -> None:
+    before, folder = Path.cwd(), Path(tempfile.mkdtemp())
+    os.chdir(folder)
+    folder.rmdir()
+    try:
+        context.error = run(raised(count(url)))
+    finally:
+        os.chdir(before)
+
+
 @when("its version is read by a link in another folder, while a state has it open")
 def step_its_version_is_read_by_a_link_in_another_folder(context: Context) -> None:
     context.version = run(version_by_link(context.url, folder_of(context) / "link"))

@@ -120,7 +120,12 @@ def _on_server(where: str) -> JournalLocation:
 def _file(name: str, path: str) -> JournalLocation:
     if not path:
         raise CommandError(f"{name!r} does not name a journal: give the path of a file")
-    absolute = Path(path).absolute()
+    try:
+        absolute = Path(path).absolute()
+    except FileNotFoundError as error:
+        raise CommandError(
+            f"there is no journal {name}, as the working directory was deleted"
+        ) from error
     return JournalLocation(name, f"sqlite:///{quote(os.fsencode(absolute))}", NAMESPACE, absolute)
 
 

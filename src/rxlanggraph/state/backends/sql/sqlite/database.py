@@ -109,11 +109,11 @@ class SqliteDatabase:
     executed nevertheless.
 
     Args:
-        path: The file; created if it does not exist.
+        path: The absolute path of the file; it is created if it does not exist.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = str(Path(path).absolute())  # the working directory may change
+        self._path = path
         self._thread = SqliteThread(partial(_connect, self._path))
 
     async def open(self) -> None:

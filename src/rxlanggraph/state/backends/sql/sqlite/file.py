@@ -41,10 +41,11 @@ MOUNTS: Final = Path("/proc/self/mountinfo")
 
 
 def path_of(url: str) -> str:
-    """Return the file of ``url``, unquoted: ``%20`` is a space.
+    """Return the absolute path of the file of ``url``, unquoted: ``%20`` is a space.
 
     Raises:
-        InvalidArgumentError: It has no path, or has options.
+        InvalidArgumentError: It has no path, or has options; or the working directory, in which
+            it is, was deleted.
     """
     path = unquote(url.partition(":///")[2], errors="surrogateescape")
     if not path or path == ":memory:" or "?" in url or "\0" in path:
@@ -52,7 +53,12 @@ def path_of(url: str) -> str:
             "the URL of an SQLite file must be sqlite:///FILE, without options (write a ? in its "
             "name as %3F); for shared state in memory use memory:"
         )
-    return path
+    try:
+        return str(Path(path).absolute())  # the working directory may change
+    except FileNotFoundError as error:
+        raise InvalidArgumentError(
+            f"there is no SQLite file {path!r}, as the working directory was deleted"
+        ) from error
 
 
 def check_one_name(path: Path) -> None:
@@ -123,7 +129,7 @@ def read_version(url: str) -> int | None:
         InvalidArgumentError: It is not an SQLite file, cannot be read, or has another name.
         StateUnavailableError: It cannot be read now.
     """
-    path = Path(path_of(url)).absolute()
+    path = Path(path_of(url))
     if not os.path.isfile(path):
         return None
     check_one_name(path)
