@@ -101,6 +101,8 @@ def open_state(
             names the extra that brings it.
         StateUnavailableError: At the beginning of the block: the server does not answer.
         UsageError: At the beginning of a second block.
+        WrongProcessError: At the beginning of the block: the process that this one was forked from
+            was within a call on the SQLite file, at that moment.
     """
     for argument, text in (("url", url), ("namespace", namespace)):
         if not isinstance(text, str):
