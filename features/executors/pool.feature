@@ -128,6 +128,8 @@ Feature: What is common to executors, whatever starts their workers
       | 3      | RunError   | LookupError (which cannot be pickled): ('not to be sent', |
       | 4      | ComparedError | not to be compared          |
       | 5      | ExceptionGroup | two of them (2 sub-exceptions) |
+      | 6      | UnsendableError | kept                      |
+      | 7      | RunError   | (its __str__ raised KeyboardInterrupt) |
 
   Scenario: A plain function that raises StopIteration fails its run, as without an executor
     Given a bridge for the graph "stopping" with 1 workers in this process

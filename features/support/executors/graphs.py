@@ -85,6 +85,22 @@ class ComparedError(Exception):
         return bool(self.args == other.number)  # type: ignore[attr-defined]
 
 
+class UnsendableError(Exception):
+    """Its methods raise what is no Exception."""
+
+    def __init__(self, text: str, from_str: bool = False) -> None:
+        super().__init__(text)
+        self.from_str = from_str
+
+    def __reduce__(self) -> Any:
+        raise SystemExit("not to be pickled")
+
+    def __str__(self) -> str:
+        if self.from_str:
+            raise KeyboardInterrupt
+        return super().__str__()
+
+
 async def fail(state: State) -> State:
     if state["n"] == 0:
         raise KeyError("no such key")
@@ -99,6 +115,8 @@ async def fail(state: State) -> State:
         raise ComparedError("not to be compared") from KeyError("its cause")
     if state["n"] == 5:
         raise ExceptionGroup("two of them", [OwnError("one", "two"), KeyError("no such key")])
+    if state["n"] in (6, 7):
+        raise UnsendableError("kept", from_str=state["n"] == 7)
     raise LookupError("not to be sent", threading.Lock())
 
 

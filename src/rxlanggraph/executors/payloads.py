@@ -114,10 +114,14 @@ def _portable(error: BaseException, dumps: Dumps) -> bytes:
             made = loads(data)  # it may need more than it has
             if type(made) is type(error) and str(made) == str(error):
                 return data
-        except Exception:  # noqa: S112 - whatever its own methods raise
+        except BaseException:  # noqa: S112 - whatever its own methods raise: its call has to end
             continue
+    try:
+        text = error_text(error)
+    except BaseException as second:  # as above
+        text = f"(its __str__ raised {type(second).__name__})"
     name = f"{type(error).__module__}.{type(error).__qualname__}"
-    return dumps(RunError(f"{name} (which cannot be pickled): {error_text(error)}"))
+    return dumps(RunError(f"{name} (which cannot be pickled): {text}"))
 
 
 class _Bare:
