@@ -272,6 +272,10 @@ Feature: Nodes await streams, and emit into streams, also of their own bridge, a
     When the thread of a source of two messages ends it, and emits the first result, which is read meanwhile
     Then the reader has got both results
 
+  Scenario: A room that one thread frees does not disturb another, which tells all rooms what was read
+    When a room of a reader is freed in one thread, while another one goes through all of them
+    Then it went through them without an error, and the room is gone
+
   Scenario: What was withheld from a reader begins when a chunk has been emitted
     Given an open bridge on its own loop
     When a node waits for the next message after its first chunk, which is read before it is emitted

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import linecache
+import sys
 import threading
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,6 +24,7 @@ from reactivex.scheduler import NewThreadScheduler
 from reactivex.subject import Subject
 
 from rxlanggraph import RxPyLangGraphBridge, StreamMessage
+from rxlanggraph.bridge.operators.readers import StreamListener, _Place
 from rxlanggraph.errors import DeadlockError
 from rxlanggraph.operators import to_async_iterable, to_future
 from rxlanggraph.rx.serialized_observer import SerializedObserver
@@ -1180,3 +1184,53 @@ def step_the_chunk_was_read_and_both_runs_have_ended(context: Context) -> None:
 
 async def _same(content: int) -> int:
     return content
+
+
+@contextlib.contextmanager
+def _stopping_at(line: str, stop: Callable[[], object]) -> Iterator[None]:
+    """A block in which ``stop`` is called before this thread executes ``line`` of weakref.py."""
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        file = frame.f_code.co_filename
+        if not file.endswith("weakref.py"):
+            return None
+        if event == "line" and line in linecache.getline(file, frame.f_lineno):
+            stop()
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(None)
+
+
+@when("a room of a reader is freed in one thread, while another one goes through all of them")
+def step_a_room_of_a_reader_is_freed_in_one_thread_while(context: Context) -> None:
+    listener = StreamListener(throughout=False, bound=1)
+    context.listener = listener
+    context.kept = [listener.room_at(_Place(0, number)) for number in range(2)]
+    freeing, looking, freed = Gate(), Gate(), Gate()
+
+    def free() -> None:
+        room = listener.room_at(_Place(0, 2))
+        with _stopping_at("_atomic_removal(", lambda: (freeing.open(), looking.wait())):
+            del room
+        freeing.open()
+        freed.open()
+
+    def look() -> None:
+        freeing.wait()
+        with _stopping_at("yield", lambda: (looking.open(), freed.wait())):
+            listener.has_read()
+
+    done = thread(free)
+    context.looked = thread(look)
+    context.looked.add_done_callback(lambda _: looking.open())
+    done.result(LIMIT)
+
+
+@then("it went through them without an error, and the room is gone")
+def step_it_went_through_them_without_an_error_and_the_room(context: Context) -> None:
+    context.looked.result(LIMIT)
+    assert len(context.listener._rooms) == len(context.kept), context.listener._rooms

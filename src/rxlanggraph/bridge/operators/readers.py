@@ -82,7 +82,8 @@ class StreamListener:
     def has_read(self) -> None:
         """Have the streams start what they withhold for lack of room. Without a lock."""
         with self._lock:
-            rooms = [*self._rooms.values()]
+            # Not `values()`, which fails if another thread frees a room meanwhile.
+            rooms = [room for ref in self._rooms.valuerefs() if (room := ref()) is not None]
         for room in rooms:
             room.go_on()
 
