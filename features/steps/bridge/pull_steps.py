@@ -282,7 +282,7 @@ def step_the_bridge_is_closed_while_a_subscriber_without_a_stage_waits(context: 
 
 
 @then("the items 0, 1 came, then BridgeClosedError, and the source is closed")
-def step_the_items_came_then_bridge_closed_error(context: Context) -> None:
+def step_the_items_0_1_came_then_and_the_source_is_closed(context: Context) -> None:
     subscriber = context.subscriber.wait_for_end()
     assert subscriber.items == [0, 1], subscriber.items
     assert type(subscriber.error).__name__ == "BridgeClosedError", subscriber.error
