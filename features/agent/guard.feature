@@ -55,5 +55,5 @@ Feature: A run whose loop is gone, or stopped while it waits, blocks no other
 
   Scenario: Waiting for one's turn in a pipeline does not count against the agent's timeout
     Given a runnable agent that answers when the gate opens
-    When a message that has 0.02 s for its run waits for longer behind another one
+    When a message that has 20 s for its run waits for longer behind another one
     Then both are answered

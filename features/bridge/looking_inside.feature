@@ -55,13 +55,13 @@ Feature: What runs are doing can be seen, and chosen runs cancelled
 
     Examples:
       | what                              | options                                    | node           |
-      | a graph of one async node         | timeout=0.5                                | "wait"         |
-      | a graph of one sync node          | timeout=TimeLimits(run=0.5)                | "block"        |
-      | a graph within a graph            | deadline=0.5                               | "outer\|wait"  |
-      | a graph within a graph            | timeout=0.5, retry=1                       | "outer\|wait"  |
-      | a graph of two nodes at once      | timeout=0.5                                | "block, wait"  |
-      | a stream of a graph with one node | timeout=TimeLimits(first_chunk=0.5)        | "wait"         |
-      | a function                        | timeout=0.5                                | None           |
+      | a graph of one async node         | timeout=30                                 | "wait"         |
+      | a graph of one sync node          | timeout=TimeLimits(run=30)                 | "block"        |
+      | a graph within a graph            | deadline=30                                | "outer\|wait"  |
+      | a graph within a graph            | timeout=30, retry=1                        | "outer\|wait"  |
+      | a graph of two nodes at once      | timeout=30                                 | "block, wait"  |
+      | a stream of a graph with one node | timeout=TimeLimits(first_chunk=30)         | "wait"         |
+      | a function                        | timeout=30                                 | None           |
 
   Scenario: A run whose time is over in the pause between two attempts was in no node
     When in virtual time a graph fails, and its run's time is over in the pause before the next attempt

@@ -12,8 +12,9 @@ from rxlanggraph.agent import pool as pool_module
 from rxlanggraph.concurrency.waiters import WaiterQueue
 from rxlanggraph.errors import AgentBusyError
 from support.agent.agent_runs import AGENTS, call_from, outcome
+from support.bridge.bridges import pass_time
 from support.concurrency.patching import patch
-from support.concurrency.tasks import run
+from support.concurrency.tasks import pass_turns, run
 from support.concurrency.waiting import LIMIT, thread
 
 
@@ -263,18 +264,20 @@ def step_only_one_of_the_two_is_in(context: Context) -> None:
     assert context.inside == ["first", "in line"], context.inside
 
 
-@when("a message that has {seconds:f} s for its run waits for longer behind another one")
+@when("a message that has {seconds:d} s for its run waits for longer behind another one")
 def step_a_message_that_has_seconds_s_for_its_run_waits_for_longer(
-    context: Context, seconds: float
+    context: Context, seconds: int
 ) -> None:
     agent = context.agent
 
     async def main() -> None:
-        first = asyncio.create_task(agent.run("first"))
+        first = asyncio.create_task(agent.run("first", LIMIT))
         await asyncio.to_thread(agent.log.wait_for, 1)
         agent.timeout = seconds
         second = asyncio.create_task(agent.ainvoke("second"))
-        await asyncio.wait({second}, timeout=2 * seconds)
+        await in_line(agent._run_lock._queue, 1)
+        pass_time(asyncio.get_running_loop(), seconds)
+        await pass_turns()
         agent.gate.open()
         context.answers = await asyncio.gather(first, second)
 

@@ -17,7 +17,7 @@ from rxlanggraph.bridge.chunk_window import ChunkWindow
 from rxlanggraph.concurrency.waiters import Waiter
 from rxlanggraph.errors import ChunksLostError
 from rxlanggraph.messages import StreamMessage
-from support.bridge.bridges import on_loop
+from support.bridge.bridges import expire, on_loop
 from support.bridge.chunks import UNLIMITED, counting, endless, numbered
 from support.bridge.graphs import State, one_node
 from support.bridge.streams import Subscriber
@@ -209,13 +209,15 @@ def step_a_stream_is_read_to_its_end(context: Context, ends: str, errors: str) -
 
     graph = one_node(lambda state: state).builder
     graph.add_node("second", second).add_edge("node", "second")
-    options = {"timeout": 0.2} if ends == "times out" else {}
+    options = {"timeout": LIMIT} if ends == "times out" else {}
 
     async def stream() -> None:
         chunks = context.bridge.astream(graph.compile(), START, errors=errors, **options)
         context.items = [await anext(chunks)]
         if ends == "is cancelled":
             chunks.run.cancel()
+        elif ends == "times out":
+            expire(chunks.run)
         try:
             context.items.append(await anext(chunks))
         except Exception as error:

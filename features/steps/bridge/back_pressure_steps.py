@@ -529,12 +529,14 @@ def until_one_waits_for_room(context: Context) -> None:
 def step_a_source_completes_while_its_last_message_waits(
     context: Context, how: str, what: str
 ) -> None:
-    bridge, gate = context.bridge, Gate()
+    bridge, gate, over = context.bridge, Gate(), Gate()
     context.add_cleanup(gate.open)
+    if how == "for a time":
+        _have_waits_end(context, over)
     options: dict[str, Any] = {
         "without order": {},
         "in order": {"ordered": True},
-        "for a time": {"timeout": TimeLimits(start=0.05), "errors": "emit"},
+        "for a time": {"timeout": TimeLimits(start=LIMIT), "errors": "emit"},
     }[how]
 
     async def hold(content: Any) -> None:
@@ -550,6 +552,7 @@ def step_a_source_completes_while_its_last_message_waits(
     assert not context.subscriber.ends, context.subscriber.ends
     if what == "there is room":
         gate.open()
+    over.open()
     closed = start(lambda: bridge.close(LIMIT)) if what == "the bridge is closed" else None
     join()
     gate.open()
@@ -557,6 +560,19 @@ def step_a_source_completes_while_its_last_message_waits(
         run.result(LIMIT)
     if closed is not None:
         closed()
+
+
+def _have_waits_end(context: Context, over: Gate) -> None:
+    """Have the time of what waits for room be over when ``over`` is open, and not before."""
+    wait = admission._ThreadGate.wait
+
+    def wait_until_over(gate: Any, timeout: float) -> bool:
+        if timeout < 0:  # no limit
+            return wait(gate, timeout)
+        over.wait()
+        return wait(gate, 0)
+
+    patch(context, admission._ThreadGate, "wait", wait_until_over)
 
 
 class ManualSource:

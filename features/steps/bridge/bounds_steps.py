@@ -114,10 +114,12 @@ def step_answered_in_several_turns(context: Context) -> None:
 def step_a_message_goes_to_kind_and_is_ended_by_end_while_it_runs(
     context: Context, kind: str, end: str
 ) -> None:
-    send(context, kind, [0], **({"timeout": 0.02} if end == "timeout" else {}))
+    send(context, kind, [0], **({"timeout": LIMIT} if end == "timeout" else {}))
     context.work.began.wait_for(1)
     if end == "cancelling":
         assert context.futures[0].cancel()
+    else:
+        expire(context.futures[0])
 
 
 @then("its future is done, and the registry still has it")

@@ -25,7 +25,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import START, StateGraph
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TimeLimits
+from rxlanggraph import RxPyLangGraphBridge, StreamMessage
 from rxlanggraph.bridge import graph_loops, loops
 from rxlanggraph.concurrency import interpreter
 from rxlanggraph.errors import InvalidArgumentError
@@ -33,6 +33,7 @@ from rxlanggraph.hooks import Hooks, NodeEnded
 from rxlanggraph.limits import Limits, ModelLimit, Usage
 from rxlanggraph.state import open_state, open_state_threadsafe
 from support.bridge import loop_graphs
+from support.bridge.bridges import expire
 from support.bridge.loop_graphs import Cleaning, State, one_node
 from support.concurrency.kept import uncollected
 from support.concurrency.patching import patch
@@ -398,10 +399,11 @@ def step_it_begins_when_the_node_has_cleaned_up(context: Context) -> None:
 @when("a run is retried, whose first attempt takes too long")
 def step_a_run_is_retried_whose_first_attempt_takes_too_long(context: Context) -> None:
     context.node = Cleaning(attempts=1)
-    limits = TimeLimits(attempt=0.2)
     run = context.bridge.create_future_task(
-        one_node(context.node), {"n": 0}, timeout=limits, retry=1
+        one_node(context.node), {"n": 0}, timeout=LIMIT, retry=1
     )
+    context.node.log.wait_for(1)
+    expire(run)
     context.node.log.wait_for(2)
     context.node.may_end.open()
     assert run.result(LIMIT).content["log"] == ["answered"]

@@ -40,7 +40,7 @@ from support.bridge.asking import (
     slow_to_take,
     with_other_state,
 )
-from support.bridge.bridges import on_loop
+from support.bridge.bridges import expire, on_loop
 from support.bridge.failing_graphs import Asked, Asking
 from support.bridge.savers import open_sqlite
 from support.bridge.streams import Subscriber
@@ -723,10 +723,11 @@ def step_a_message_is_cancelled_and_another_times_out_while_their(context: Conte
         context.bridge.create_future_task(
             context.graph, {"said": []}, thread_id=name, errors="emit", timeout=timeout
         )
-        for name, timeout in (("a", None), ("b", 0.05))
+        for name, timeout in (("a", None), ("b", LIMIT))
     )
     context.saver.entered.wait_for(2)
     cancelled.cancel()
+    expire(timed_out)
     context.futures = [cancelled, timed_out]
 
 

@@ -23,7 +23,7 @@ from rxlanggraph.bridge.fenced_saver import FencedSaver
 from rxlanggraph.bridge.lanes import ThreadLease, _key, fenced
 from rxlanggraph.errors import LaneLostError, RunInterruptedError, ThreadBusyError
 from rxlanggraph.state import State, open_state
-from support.bridge.bridges import LentLoop, arguments
+from support.bridge.bridges import LentLoop, arguments, expire, pass_time
 from support.bridge.lane_process import THREAD, LaneProcess, adding, saver_at
 from support.bridge.savers import rows_of
 from support.concurrency.patching import patch
@@ -36,6 +36,7 @@ from support.servers.servers import fresh_url
 _stores = itertools.count(1)
 # Seconds of a lease whose end a scenario waits for; all others are never over.
 _SHORT, _LONG = 1.5, 1000.0
+_DEADLINE = 30.0  # far less than LIMIT: the loop that is told that it is over has other waits
 _ODD = ["", " ", "ä" * 300, "x" * 600, "nul\0", "\ud800", "lane:a", "a:b/c{d}"]
 
 
@@ -462,7 +463,7 @@ _ENDS: dict[str, Callable[[Context], object]] = {
     "the cancellation of each": _cancel_each,
     "cleanup_tasks": lambda context: context.second.cleanup_tasks(),
     "the close of the second one": lambda context: context.second.close(0),
-    "a deadline of each": lambda _: None,
+    "a deadline of each": lambda context: pass_time(context.shared.lent.loop, _DEADLINE),
 }
 
 
@@ -472,7 +473,7 @@ _ENDS: dict[str, Callable[[Context], object]] = {
 )
 def step_the_first_one_has_a_run_and_ends_them(context: Context, count: int, end: str) -> None:
     _occupy(context)
-    deadline = 0.5 if end == "a deadline of each" else None
+    deadline = _DEADLINE if end == "a deadline of each" else None
     context.futures = [
         _send(context, context.second, errors="raise", deadline=deadline) for _ in range(count)
     ]
@@ -555,7 +556,7 @@ def step_the_first_one_has_a_run_and_end_of_the_first_one(context: Context, end:
     "its thread"
 )
 def step_a_sync_node_goes_on_after_its_timeout(context: Context) -> None:
-    _occupy(context, "sync", timeout=0.2)
+    expire(_occupy(context, "sync", timeout=LIMIT))
     assert context.held.result(LIMIT).status == "timed_out"
     context.future = _send(context, context.second)
     _wait_for_note(context)

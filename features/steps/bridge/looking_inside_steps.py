@@ -18,7 +18,7 @@ from rxlanggraph.concurrency import interpreter
 from rxlanggraph.concurrency.stacks import UNREADABLE, tasks_of
 from rxlanggraph.registry import TaskInfo
 from rxlanggraph.testing import VirtualBridge
-from support.bridge.bridges import answer, arguments, on_loop, send
+from support.bridge.bridges import answer, arguments, on_loop, pass_time, send
 from support.bridge.graphs import State, graph_of
 from support.concurrency.patching import patch
 from support.concurrency.waiting import LIMIT, Gate, in_threads, thread
@@ -149,6 +149,10 @@ def step_what_is_at_work_until_its_time_is_over(context: Context, what: str, opt
     else:
         chosen["errors"] = "emit"
         context.futures.append(context.bridge.create_future_task(graph, {"value": 0}, **chosen))
+    at_once = 2 if "two nodes" in what else 1
+    for attempt in range(1, 2 + chosen.get("retry", 0)):
+        context.work.began.wait_for(attempt * at_once)
+        pass_time(context.bridge._engine.host.loop, 30)
 
 
 @when(

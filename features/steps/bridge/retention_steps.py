@@ -13,7 +13,7 @@ from langgraph.types import Command
 from reactivex import operators as ops
 
 from rxlanggraph import StreamMessage, operators
-from support.bridge.bridges import listen
+from support.bridge.bridges import expire, listen
 from support.bridge.graphs import one_node
 from support.bridge.pruned import (
     BareSaver,
@@ -222,13 +222,14 @@ def _stopped(context: Context, end: str, thread_id: str = "t", **options: Any) -
     if end == "stops at a breakpoint":
         options["interrupt_before"] = ["stop"]
     if end in ("is cancelled", "exceeds its time limit"):
-        context.made.inside, limits = Gate(), {"timeout": 0.3}
+        context.made.inside, limits = Gate(), {"timeout": LIMIT}
         limits = limits if end == "exceeds its time limit" else {}
         future = _send(context, thread_id, "waits", **limits, **options)
         context.made.inside.wait()
         if end == "is cancelled":
             future.cancel()
             return None
+        expire(future)
     else:
         future = _send(context, thread_id, end, **options)
     return future.result(LIMIT)

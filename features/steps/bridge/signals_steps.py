@@ -102,7 +102,7 @@ def step_a_signal_handler_cleans_up_20_times_over_while_the_main(context: Contex
 @when("a signal handler cleans up while the main thread is inside a section of the bridge")
 def step_a_signal_handler_cleans_up_while_the_main_thread_is_inside(context: Context) -> None:
     context.work.began.wait_for(1)
-    interruption = Interruption(context, partial(context.bridge.cleanup_tasks, 1))
+    interruption = Interruption(context, partial(context.bridge.cleanup_tasks, LIMIT))
     with context.bridge._engine.lock:
         interruption.gate.open()
         # In short turns: CPython handles a signal that comes just before a wait only after it.

@@ -24,7 +24,7 @@ from rxlanggraph import RxPyLangGraphBridge
 from rxlanggraph.bridge.chunk_window import ChunkReader
 from rxlanggraph.bridge.pacing import Pace
 from rxlanggraph.messages import StreamMessage
-from support.bridge.bridges import LentLoop, on_loop
+from support.bridge.bridges import LentLoop, expire, on_loop
 from support.bridge.chunks import UNLIMITED, Talker, counting, in_subgraph, writing
 from support.bridge.graphs import State, one_node
 from support.concurrency.tasks import run
@@ -306,7 +306,7 @@ def step_5_chunks_are_taken_and_then_end(context: Context, what: str, end: str) 
     context.seen = seen = Log()
     graph, content, options = streaming(what, seen, 1_000_000)
     if end == "the timeout expires":
-        options["timeout"] = 0.3
+        options["timeout"] = LIMIT
 
     async def consume() -> None:
         stream = context.bridge.astream(graph, content, **options)
@@ -335,6 +335,7 @@ async def close_bridge(bridge: RxPyLangGraphBridge, _: ChunkReader) -> None:
 
 
 async def let_time_pass(_: RxPyLangGraphBridge, stream: ChunkReader) -> None:
+    expire(stream.run)
     while not stream.run.done():  # noqa: ASYNC110 - at its timeout
         await asyncio.sleep(0.01)
 

@@ -11,7 +11,7 @@ from reactivex import operators as ops
 from reactivex.subject import Subject
 
 from rxlanggraph import StreamMessage
-from support.bridge.bridges import answer, on_loop, send
+from support.bridge.bridges import answer, expire, on_loop, send
 from support.bridge.graphs import count_of, counter
 from support.bridge.streams import Subscriber
 from support.concurrency.waiting import LIMIT, Gate, Log, in_threads
@@ -188,12 +188,13 @@ def step_those_without_a_thread_are_answered_while_the_crowded_one(context: Cont
 def step_a_message_on_the_thread_name_goes_to_kind_which_how(
     context: Context, name: str, kind: str, how: str
 ) -> None:
-    options = {"timeout": 0.02} if how == "times out" else {}
+    options = {"timeout": LIMIT} if how == "times out" else {}
     send(context, kind, [0], thread_id=name, **options)
     context.work.began.wait_for(1)
     if how == "is cancelled":
         assert context.futures[0].cancel()
     elif how == "times out":
+        expire(context.futures[0])
         context.futures[0].exception(LIMIT)
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "listen",
     "make_bridge",
     "on_loop",
+    "pass_time",
     "send",
 ]
 
@@ -118,6 +119,19 @@ def expire(run: Any) -> None:
         timer.cancel()
 
     run.get_loop().call_soon_threadsafe(let_it_ring)
+
+
+def pass_time(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Have the clock of ``loop``, which runs, jump: limits of ``seconds`` are over then.
+
+    As `expire`, for limits of any kind. Whatever else is timed on the loop is to have longer ones.
+    """
+
+    def jump() -> None:
+        before = loop.time
+        loop.time = lambda: before() + seconds  # type: ignore[method-assign]
+
+    loop.call_soon_threadsafe(jump)
 
 
 class _Records(logging.Handler):
