@@ -18,6 +18,7 @@ from behave.model import Feature, Scenario
 from behave.model_type import Status
 from behave.runner import Context
 
+from rxlanggraph.bridge import loops
 from rxlanggraph.concurrency.interpreter import gil_enabled
 from rxlanggraph.testing import LeakCheck
 from support import step_types
@@ -28,6 +29,9 @@ from support.step_matcher import ByBeginning
 
 # Seconds. The slowest scenario takes a quarter of it on two quiet cores.
 DEADLINE = float(os.environ.get("RXLANGGRAPH_SCENARIO_DEADLINE", "300"))
+# Seconds that what is left on a loop gets to end when the loop stops: on a busy machine it may take
+# longer than the product waits, and would be left behind.
+LAST_ROUND = 20.0
 register_step_matcher_class(ByBeginning.NAME, ByBeginning)
 use_step_matcher(ByBeginning.NAME)
 register_type(Text=step_types.text, Times=step_types.times)
@@ -35,6 +39,7 @@ register_type(Text=step_types.text, Times=step_types.times)
 
 def before_all(context: Context) -> None:
     honour_expected_failures()
+    loops._LAST_ROUND = LAST_ROUND
     # A shell starts what is in its background with Ctrl-C ignored; what a scenario starts inherits
     # that, and is to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)

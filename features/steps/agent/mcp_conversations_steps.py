@@ -21,6 +21,7 @@ from rxlanggraph.agent.mcp.conversations import ConversationTable
 from rxlanggraph.concurrency.tasks import silence_pending_warning
 from support.agent.mcp_agents import noting, text_in
 from support.agent.mcp_conversations import QUESTION, WHOM, Served, Talk, said_in
+from support.bridge.bridges import pass_time
 from support.concurrency.listening import listening
 from support.concurrency.patching import patch
 from support.concurrency.pauses import until
@@ -353,13 +354,23 @@ def step_there_is_no_conversation_and_the_collector_had_no_error(context: Contex
 
 
 class Forgetless(InMemorySaver):
+    """If it hangs, its time is over when the others are done, however busy the machine is."""
+
+    others_are_done: Callable[[], bool]
+    ending: asyncio.Task[None]
+
     def __init__(self, how: str) -> None:
         super().__init__()
         self._how = how
         self.gate = Gate()
 
+    async def _end_time(self) -> None:
+        await until(self.others_are_done)
+        pass_time(asyncio.get_running_loop(), conversations._FORGET_SECONDS)
+
     async def adelete_thread(self, thread_id: str) -> None:
         while self._how.startswith("hangs") and not self.gate.is_open:
+            self.ending = asyncio.create_task(self._end_time())
             try:
                 await self.gate.wait_async()
             except asyncio.CancelledError:
@@ -377,7 +388,6 @@ class ForgetlessPool(AgentPool):
 
 @given("agents and a pool, served over MCP, of which {one} does not forget")
 def agents_of_which_one_does_not_forget(context: Context, one: str) -> None:
-    patch(context, conversations, "_FORGET_SECONDS", 0.05)
     how = one.removeprefix("a checkpointer that ")
     context.forgetless, context.savers = one, [Forgetless(how), InMemorySaver()]
     served = Served()
@@ -389,6 +399,9 @@ def agents_of_which_one_does_not_forget(context: Context, one: str) -> None:
         cls(lambda name: BaseAgent(name, llm=served.recall), name=cls.__name__)
         for cls in ([ForgetlessPool] if "pool" in one else []) + [AgentPool]
     ]
+    forgetless, forgetful = context.savers
+    saved = context.pools[-1]._store._saved
+    forgetless.others_are_done = lambda: not (forgetful.storage or saved)
     context.server = mcp_server(*agents, *context.pools)
 
 
