@@ -73,7 +73,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
     When a message goes to an async function
     And a message goes to an async function that cleans up slowly
     And the gate for cleaning up opens
-    And the bridge is closed with 0.05 s to drain
+    And the bridge is closed with 0.05 s to drain, which are over when the first has ended
     Then every run has ended, and 1 was cancelled
     And nothing is raised, and its threads end
 

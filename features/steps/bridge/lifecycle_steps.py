@@ -234,8 +234,16 @@ def step_the_bridge_is_closed(context: Context) -> None:
     context.report = context.bridge.close()
 
 
-@when("the bridge is closed with {seconds:g} s to drain")
+@when("the bridge is closed with {seconds:g} s to drain, which are over when the first has ended")
 def step_the_bridge_is_closed_with_seconds_s_to_drain(context: Context, seconds: float) -> None:
+    registry = type(context.bridge.registry)
+    wait_idle = registry.wait_idle
+
+    def wait_for_first(self: Any, timeout: float | None = None) -> bool:
+        context.futures[0].result(LIMIT)
+        return wait_idle(self, timeout)
+
+    patch(context, registry, "wait_idle", wait_for_first)
     context.report = context.bridge.close(seconds)
 
 

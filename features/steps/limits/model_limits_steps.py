@@ -29,7 +29,7 @@ from rxlanggraph.limits.limiter import ticket_for
 from rxlanggraph.limits.signals import status_of
 from rxlanggraph.limits.windows import Window
 from rxlanggraph.testing import VirtualBridge
-from support.bridge.bridges import make_bridge
+from support.bridge.bridges import expire, make_bridge
 from support.concurrency import forks
 from support.concurrency.waiting import LIMIT, Gate
 from support.limits.models import ProviderError, ProviderModel
@@ -496,10 +496,12 @@ def step_a_run_waits_for_its_call(context: Context, node: str, ended: str) -> No
     # What waits: told by the function of the key, in the thread that is about to wait.
     waits = Gate()
     context.limits._key = lambda call: waits.open() or call.model
-    timeout = 0.3 if ended == "out of time" else None
+    timeout = LIMIT if ended == "out of time" else None
     context.run = bridge.create_future_task(graph, {"text": SHORT}, timeout=timeout)
     waits.wait()
-    if ended == "cancelled":
+    if ended == "out of time":
+        expire(context.run)
+    elif ended == "cancelled":
         context.run.cancel()
     elif ended == "cleaned up":
         assert not bridge.cleanup_tasks(LIMIT).stuck
