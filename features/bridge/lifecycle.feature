@@ -298,7 +298,7 @@ Feature: A bridge owns a loop or adopts one, and ends with everything accounted 
 
   Scenario: At interpreter exit thirty stuck bridges take no longer than one
     When this program ends without closing its bridge: thirty bridges with a stuck run each
-    Then it has ended within 20 seconds, for a second or two each would be more than that
+    Then it has left within 20 seconds, for a second or two each would be more than that
 
   Scenario: At interpreter exit a task that a node has left on the loop still cleans up
     When this program ends without closing its bridge: a task that a node has left behind

@@ -19,6 +19,7 @@ from rxlanggraph.bridge import run_registry
 from rxlanggraph.bridge.run_registry import RunRegistry
 from rxlanggraph.concurrency import threads
 from rxlanggraph.errors import RegistryClosedError
+from support.cli.command import DEADLINE
 from support.concurrency.entering import Enterable, Way, enter_everywhere
 from support.concurrency.tasks import PATIENCE
 
@@ -248,6 +249,6 @@ def import_alone(*modules: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-I", "-S", "-c", _ALONE, package, *modules],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )

@@ -23,7 +23,8 @@ from rxlanggraph.cli import main
 
 ROOT = Path(__file__).parents[3]
 COMMAND = (sys.executable, "-m", "rxlanggraph")
-DEADLINE = 60
+# Seconds: a hang. On a busy machine an interpreter may take a minute to import the package.
+DEADLINE = 150
 
 
 @dataclass

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from support.cli.command import DEADLINE
+
 FEATURES = Path(__file__).resolve().parents[2]
 
 ENVIRONMENT = """
@@ -71,7 +73,7 @@ def run(feature: str, directory: Path) -> Outcome:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=DEADLINE,
         check=False,
     )
     cases = list(_cases(directory / "reports"))

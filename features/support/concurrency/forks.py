@@ -9,9 +9,6 @@ from support.cli.command import run_python
 
 __all__ = ["end_children", "run", "run_in_children"]
 
-# Seconds: far less than a hang, far more than any of them needs on a busy machine.
-DEADLINE = 120
-
 HEAD = """
 import asyncio, concurrent.futures, multiprocessing, os, selectors, signal, sys, threading
 import reactivex
@@ -20,7 +17,7 @@ from rxlanggraph import RxPyLangGraphBridge, StreamMessage, TaskRegistry
 from rxlanggraph.agent import AgentPool, BaseAgent
 from rxlanggraph.state import StateActor, open_state
 
-PATIENCE = 30  # seconds, of a parent for its child: a hang, and no measure of anything
+PATIENCE = 90  # seconds, of a parent for its child: a hang, and no measure of anything
 begun = threading.Event()
 called_back = []
 
