@@ -269,6 +269,11 @@ Feature: Every backend keeps the contract of shared state
       values names sharing locks fencing work batches order limits recovery cancelling steps administration
       """
 
+  @once
+  Scenario: No check depends on how long a machine stands still between two calls
+    When each check stands still for 3 seconds before each of its first calls in turn
+    Then all of them are passed
+
   Scenario Outline: The suite detects that a backend <does wrong>
     Given a backend of one's own that <does wrong>
     When it is checked for <group>

@@ -13,6 +13,7 @@ from rxlanggraph.testing.state_conformance import conformance_checks
 from support.cli import command
 from support.linearizability.faulty_stores import opener
 from support.servers import servers
+from support.state.still_machine import failures_when_still
 
 
 async def first_failure(open_store: Any, group: str) -> str | None:
@@ -49,6 +50,16 @@ def step_it_is_checked_for_group(context: Context, group: str) -> None:
 @then("it keeps the contract")
 def step_it_keeps_the_contract(context: Context) -> None:
     assert context.failure is None, context.failure
+
+
+@when("each check stands still for 3 seconds before each of its first calls in turn")
+def step_each_check_stands_still_before_each_of_its_first_calls_in_turn(context: Context) -> None:
+    context.failures = failures_when_still()
+
+
+@then("all of them are passed")
+def step_all_of_them_are_passed(context: Context) -> None:
+    assert not context.failures, context.failures
 
 
 @then("the suite says so")

@@ -90,11 +90,11 @@ async def _lost(store: Store) -> None:
     async with store.open() as state, store.open() as other:
         await state.add_tasks("q", range(5))
         backend = state.backend
-        lost = await backend.tasks_claim("q", "slow", 0.05, 2)
-        expect([task.text for task in lost], ["0", "1"], "the texts")
         kept = await backend.tasks_claim("q", "slow", 600.0, 2)
+        expect([task.text for task in kept], ["0", "1"], "the texts")
+        lost = await backend.tasks_claim("q", "slow", 0.05, 2)
         await until(lambda: _claimed(state, 2))
-        mine = await take(other, 0)
+        mine = await take(other, 2)
         done = [DoneTask(task.id, task.token, '"slow"') for task in (*lost, *kept)]
         done.append(DoneTask("unknown", 1, '"slow"'))
         done.append(DoneTask(kept[0].id + "x", kept[0].token, '"slow"'))

@@ -175,7 +175,7 @@ async def _adding_and_claiming(store: Store) -> None:
 @check("work", "A delayed task is not claimed before it is due", CHECKS)
 async def _delays(store: Store) -> None:
     async with store.open() as state:
-        await state.add_tasks("q", [Task("late", delay=600), Task("soon", delay=0.1), "now"])
+        await state.add_tasks("q", [Task("late", delay=600), "now", Task("soon", delay=0.1)])
         await (await take(state, "now")).complete()
         await (await take(state, "soon")).complete()
         expect(await state.claim_task("q"), None, "a claim of what is not due")
