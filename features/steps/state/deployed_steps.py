@@ -156,7 +156,7 @@ def step_a_primary_its_replica_and_sentinels(context: Context) -> None:
 @when("a state with wait_replicas=1 counts, and the primary is killed in the middle")
 def step_a_state_counts_and_the_primary_is_killed(context: Context) -> None:
     context.counted = run(
-        deployed.count_through_promotion(context.watched, "wait_replicas=1&socket_timeout=2")
+        deployed.count_through_promotion(context.watched, "wait_replicas=1&socket_timeout=4")
     )
 
 

@@ -164,7 +164,7 @@ def standing_still(watched: Watched) -> Iterator[None]:
 
 async def count_unconfirmed(watched: Watched) -> tuple[BaseException | None, int]:
     """What a call raises that no replica confirms, and what the next one answers after that."""
-    url = f"{watched.url}?wait_replicas=1&socket_timeout=1"
+    url = f"{watched.url}?wait_replicas=1&socket_timeout=4"
     error: BaseException | None = None
     async with open_state(url, namespace=NAMESPACE) as state:
         with standing_still(watched):
@@ -178,7 +178,7 @@ async def count_unconfirmed(watched: Watched) -> tuple[BaseException | None, int
 async def count_unconfirmed_again(watched: Watched) -> BaseException | None:
     """What a call raises whose first answer was lost, and which no replica confirms."""
     async with Relay(watched.primary.url) as relay:
-        url = f"{relay.url}?wait_replicas=1&socket_timeout=1"
+        url = f"{relay.url}?wait_replicas=1&socket_timeout=4"
         async with open_state(url, namespace=NAMESPACE) as state:
             await state.increment_counter("n")
             with standing_still(watched):

@@ -155,7 +155,7 @@ async def pause_and_count(
     server: LocalValkey, calls: int, connections: int
 ) -> tuple[list[Any], int]:
     """What increments ended with on a paused server, and the answer to one when it goes on."""
-    url = f"{server.url}?max_connections={connections}&socket_timeout=0.1"
+    url = f"{server.url}?max_connections={connections}&socket_timeout=2"
     async with opened("the backend", url) as it:
         await asyncio.gather(*[it.increment("warm-up") for _ in range(connections)])
         server.pause()
@@ -196,7 +196,7 @@ async def says(call: Awaitable[object]) -> str:
 
 async def count_without(server: LocalValkey, event: Callable[[], object], calls: int) -> list[Any]:
     """What increments end with, one after the other, after ``event`` has hit the server."""
-    async with opened("the backend", f"{server.url}?socket_timeout=0.2") as it:
+    async with opened("the backend", f"{server.url}?socket_timeout=2") as it:
         await asyncio.to_thread(event)
         ended = []
         for _ in range(calls):

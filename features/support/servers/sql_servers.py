@@ -118,6 +118,7 @@ async def claim_without_connection(url: str) -> BaseException:
     async with open_state(url) as state:
         pool = state.backend._database._pool  # type: ignore[attr-defined]  # of this backend
         lines = [await pool.take() for _ in range(8)]
+        pool._timeout = 0.3  # only now: a busy server may take longer to connect
         async with asyncio.timeout(PATIENCE):
             (ended,) = await asyncio.gather(state.claim_task("queue"), return_exceptions=True)
         for line in lines:
@@ -175,11 +176,11 @@ async def open_beside_lost_opener(url: str) -> bool:
     """Open an empty store whose tables another process, which the network loses, was creating."""
     async with Relay(url) as relay:
         relay.part_after(b"CREATE TABLE")
-        lost = asyncio.create_task(_opened(f"{relay.url}&command_timeout=1"))
+        lost = asyncio.create_task(_opened(f"{relay.url}&command_timeout=3"))
         try:
             async with asyncio.timeout(PATIENCE):
                 await relay.parted.wait()
-                return await _opened(f"{url}&command_timeout=5")
+                return await _opened(f"{url}&command_timeout=20")
         finally:
             lost.cancel()
             await asyncio.gather(lost, return_exceptions=True)

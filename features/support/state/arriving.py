@@ -258,7 +258,7 @@ async def add_beside_lost_listener(url: str) -> list[Any]:
     async with (
         Relay(url) as relay,
         open_state(relay.url) as state,
-        open_state(f"{url}&command_timeout=1") as other,
+        open_state(f"{url}&command_timeout=5") as other,
     ):
         relay.part_after(TELLING)
         worker = asyncio.create_task(state.claim_task(QUEUE, wait=LIMIT))
