@@ -60,9 +60,11 @@ A Process Suspended Over SQLite May Delay The Others, But Answers Nothing Twice 
     [Documentation]    Where it was stopped within a transaction, no other gets at the file.
     Make A Folder And A Journal    SQLite
     File Holds Numbers    in.jsonl    300
+    Each Process Answers At Most    60
     ${first}=    Start The Run    --resume    -j    4
     Wait Until It Says    started on    times=20
     Send Signal    SIGSTOP
+    Each Process May Answer All
     ${second}=    Start The Run    --resume    -j    4
     Wait For A While    100
     Turn To    ${first}
@@ -91,10 +93,12 @@ Killed Again And Again, Each Line Is Answered Once
     Make A Folder And A Journal    ${where}
     File Holds Numbers    in.jsonl    400
     FOR    ${begun}    IN    1    9    17    40    23    80    5
+        Each Process Answers At Most    ${{int($begun) + 16}}
         Start The Run    --resume    -j    8    @{options}
         Wait Until It Says    started on    times=${begun}
         Kill It
     END
+    Each Process May Answer All
     Start The Run    --resume    @{options}
     It Ends With Status    0
     It Complained Of Nothing
@@ -112,6 +116,7 @@ One Is Killed, And The Others End It
     [Arguments]    ${where}    ${count}    @{options}
     Make A Folder And A Journal    ${where}
     File Holds Numbers    in.jsonl    600
+    Each Process Answers At Most    100
     ${all}=    Create List
     FOR    ${_}    IN RANGE    ${count}
         ${it}=    Start The Run    --resume    -j    4    @{options}
@@ -123,6 +128,7 @@ One Is Killed, And The Others End It
     END
     Turn To    ${all}[0]
     Kill It
+    Each Process May Answer All
     FOR    ${it}    IN    @{all}[1:]
         Turn To    ${it}
         It Ends With Status    0
@@ -135,9 +141,11 @@ One Stands Still, And The Other Goes On
     [Arguments]    ${where}
     Make A Folder And A Journal    ${where}
     File Holds Numbers    in.jsonl    300
+    Each Process Answers At Most    60
     ${first}=    Start The Run    --resume    -j    4
     Wait Until It Says    started on    times=20
     Send Signal    SIGSTOP
+    Each Process May Answer All
     ${second}=    Start The Run    --resume    -j    4
     Status Comes To    answered == 300
     Turn To    ${first}
@@ -152,11 +160,13 @@ Threads Are Shared, And One Is Killed
     [Arguments]    ${where}
     Make A Folder And A Journal    ${where}
     File Holds    in.jsonl    @{{['{"n": %d, "t": %d}' % (n, n % 7) for n in range(1, 301)]}}
+    Each Process Answers At Most    60
     ${first}=    Start The Run    --resume    -j    4    --thread-key    t
     ${second}=    Start The Run    --resume    -j    4    --thread-key    t
     Wait Until It Says    started on    times=30
     Turn To    ${first}
     Kill It
+    Each Process May Answer All
     Turn To    ${second}
     It Ends With Status    0
     Each Line Has Its Record    300
@@ -167,12 +177,14 @@ The Server Crashes Meanwhile
     [Arguments]    ${where}
     Make A Folder And A Journal    ${where}
     File Holds Numbers    in.jsonl    800
+    Each Process Answers At Most    200
     ${first}=    Start The Run    --resume    -j    4
     ${second}=    Start The Run    --resume    -j    4
     Wait Until It Says    started on    times=10
     Turn To    ${first}
     Wait Until It Says    started on    times=10
     Restart Server    ${where}
+    Each Process May Answer All
     It Ends With Status    0
     Turn To    ${second}
     It Ends With Status    0

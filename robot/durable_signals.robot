@@ -10,10 +10,12 @@ Test Teardown       No Process Is Left
 *** Test Cases ***
 The First Ctrl-C Drains, And --resume Does The Rest
     File Holds Numbers    in.jsonl    300
+    Each Process Answers At Most    60
     Start The Run    -j    4
     Wait Until It Says    started on    times=20
     Send Signal    SIGINT
     Wait Until It Says    draining: \\d+ lines? (is|are) not answered yet; Ctrl-C again cancels what is left
+    Each Process May Answer All
     It Ends With Status    130
     It Said    interrupted by Ctrl-C    continue with --resume
     It Complained Of Nothing
@@ -29,9 +31,12 @@ The First Ctrl-C Drains, And --resume Does The Rest
 
 SIGTERM Drains, And Keeps The Order
     File Holds Numbers    in.jsonl    300
+    Each Process Answers At Most    60
     Start The Run    -j    4    --ordered
     Wait Until It Says    started on    times=20
     Send Signal    SIGTERM
+    Wait Until It Says    draining
+    Each Process May Answer All
     It Ends With Status    143
     It Complained Of Nothing
     Start The Run    --resume    --ordered

@@ -243,7 +243,9 @@ class processes:
     def send_lines(self, *lines: str) -> None:
         stdin = self._it.stdin
         assert stdin is not None
-        stdin.write("".join(f"{line}\n" for line in lines).encode())
+        left = "".join(f"{line}\n" for line in lines).encode()
+        while left:  # a process that is stopped and goes on may have written a part
+            left = left[stdin.write(left) :]
 
     def send_numbers(self, first: int, last: int) -> None:
         self.send_lines(*(f'{{"n": {n}}}' for n in range(first, last + 1)))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import math
 import os
 import sys
 import threading
+from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from langgraph.checkpoint.memory import InMemorySaver
@@ -65,13 +68,30 @@ async def announced(content: Any) -> Any:
     return content["n"]
 
 
+_begun = itertools.count(1)
+
+
+def _allowed() -> float:
+    """How many may end, as the file "most" says, if there is one."""
+    try:
+        return float(Path("most").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return math.inf
+
+
 async def paced(content: Any) -> Any:
-    """The number itself, after a moment; notes in the file "runs" that it has begun."""
+    """The number itself, after a moment; notes in the file "runs" that it has begun.
+
+    In each process as many end as the file "most" says, others once that is gone.
+    """
+    number = next(_begun)
     starts_on(content)
     runs = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(runs, f"{content['n']}\n".encode())
     os.close(runs)
     await asyncio.sleep(0.03)
+    while number > _allowed():
+        await asyncio.sleep(0.01)
     return content["n"]
 
 
