@@ -891,7 +891,7 @@ Feature: A run with a journal survives being killed: every line is answered exac
               raise ConnectionError
           return content["n"]
       """
-    When I run "rxlanggraph run slow.py:graph -i good.jsonl -o out.jsonl --rate 20/s --retries 1 --timeout 0.3 --journal j"
+    When I run "rxlanggraph run slow.py:graph -i good.jsonl -o out.jsonl --rate 20/s --retries 1 --timeout 2 --journal j"
     Then it took at least 0.15 seconds
     And "out.jsonl" has these records in any order
       | line | status    | content |

@@ -67,7 +67,7 @@ Feature: Graphs in worker processes, as actors of Ray
 
   Scenario: A run that takes too long is cancelled in its worker
     Given a bridge for the graph "meeting" with 1 workers of Ray
-    When a message is sent with a timeout of 0.2 seconds
+    When a message is sent with a timeout, which is over once its call has begun
     Then RunTimeoutError is raised
     And the run is still in the registry while it cleans up, and then it is not
 

@@ -48,8 +48,9 @@ def step_the_collector_was_asked_at_most_twice(context: Context) -> None:
         while True:
             context.collector.accept()[0].close()
             asked += 1
-    # By the export that was under way at the end of the run, and by another one.
-    assert 1 <= asked <= 2, asked
+    # By the export under way at the end of the run, by another one, and by those of a slow run.
+    before = float(context.ended.err.rpartition("not run; ")[2].partition(" s,")[0]) / 2
+    assert 1 <= asked <= 2 + before, (asked, context.ended)
 
 
 @given("the exporter for OTLP is not installed")

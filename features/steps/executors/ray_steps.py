@@ -24,6 +24,7 @@ from reactivex import operators as ops
 from rxlanggraph import StreamMessage
 from rxlanggraph.executors import RayExecutor, pool
 from rxlanggraph.executors.ray import connection
+from support.bridge.bridges import expire
 from support.cli.command import ROOT
 from support.concurrency.patching import patch
 from support.concurrency.raising import error_of
@@ -178,14 +179,15 @@ def step_each_thread_has_its_words_in_order_and_has_counted(context: Context) ->
         assert content["count"] == context.count
 
 
-@when("a message is sent with a timeout of {seconds:g} seconds")
-def step_a_message_is_sent_with_a_timeout_of(context: Context, seconds: float) -> None:
+@when("a message is sent with a timeout, which is over once its call has begun")
+def step_a_message_is_sent_with_a_timeout(context: Context) -> None:
     content = {"n": 0, "port": context.meeting.port}
     warm = context.bridge.create_future_task(context.graph, content)  # the worker has started
     context.meeting.wait_for(1)[0].tell()
     warm.result(LIMIT)
-    run = context.bridge.create_future_task(context.graph, content, timeout=seconds)
+    run = context.bridge.create_future_task(context.graph, content, timeout=LIMIT)
     (guest,) = context.meeting.wait_for(1)
+    expire(run)
     context.error = error_of(partial(run.result, LIMIT))
     context.chosen = run, guest
 

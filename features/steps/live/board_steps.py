@@ -19,6 +19,7 @@ from rxlanggraph.hooks import Hooks, RunEnded
 from rxlanggraph.live.board import Board
 from rxlanggraph.live.feed import encoded
 from rxlanggraph.live.questions import as_json
+from support.bridge.bridges import expire
 from support.concurrency.waiting import LIMIT, Gate, Log, in_threads, thread
 from support.live.board_inside import ended
 from support.live.pages import SECRET, make_world
@@ -174,8 +175,10 @@ def step_3_messages_fail_2_take_too_long_and_1_asks(context: Context) -> None:
     world = context.world
     for number in range(3):
         world.send("fail", f"f{number}")
-    for number in range(2):
-        world.send("wait", f"w{number}", timeout=0.01)
+    waiting = [world.send("wait", f"w{number}", timeout=LIMIT) for number in range(2)]
+    world.started.wait_for(5)
+    for run in waiting:
+        expire(run)
     world.send("ask", "a")
     world.finish()
 

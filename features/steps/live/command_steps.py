@@ -377,4 +377,4 @@ def step_a_client_listens_there_and_the_process_gets_sigterm(context: Context) -
 
 @then("the client's stream ends, and the process within seconds")
 def step_the_clients_stream_ends_and_the_process_within_seconds(context: Context) -> None:
-    assert context.process.wait(10) in (0, -signal.SIGTERM, 143)
+    assert context.process.wait(LIMIT) in (0, -signal.SIGTERM, 143)

@@ -130,7 +130,7 @@ def step_clients_clients_in_processes_make_2_times_operations_operations_each(
         hear("unanswered")
         context.server.resume()
 
-    url = f"{context.url}?socket_timeout=1"
+    url = f"{context.url}?socket_timeout=0.2"
     context.history = history_runs.by_processes(url, clients, operations, event)
 
 

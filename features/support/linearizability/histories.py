@@ -10,18 +10,20 @@ whenever a call is. Moments are of the monotonic clock of the machine, which its
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
 import select
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import astuple, dataclass
 from time import monotonic
 from typing import Any
 
 from rxlanggraph.errors import StateUnavailableError
-from rxlanggraph.state import open_state
+from rxlanggraph.state import State, open_state
+from support.concurrency.waiting import LIMIT
 from support.linearizability.linear_models import REGISTERS
 from support.linearizability.linearizability import Operation
 
@@ -118,9 +120,24 @@ class Signals:
     during: Callable[[], object] = lambda: None
 
 
+@contextlib.asynccontextmanager
+async def _opened(url: str) -> AsyncIterator[State]:
+    """Open the state, also where a busy server takes longer than the limit of the URL."""
+    give_up = monotonic() + LIMIT
+    async with contextlib.AsyncExitStack() as stack:
+        while True:
+            try:
+                state = await stack.enter_async_context(open_state(url))
+                break
+            except StateUnavailableError:
+                if monotonic() > give_up:
+                    raise
+        yield state
+
+
 async def be_a_client(url: str, seed: int, operations: int, signals: Signals) -> list[Operation]:
     """Do twice as many operations, or more: as long as the signals say."""
-    async with open_state(url) as state:
+    async with _opened(url) as state:
         client = Client(state, seed, signals.unanswered, signals.during)
         signals.begin()
         for _ in range(operations):
