@@ -109,7 +109,7 @@ A Client That Is Frozen Delays No Other
     The Client Leaves
     Turn To    ${frozen}
     Send Signal    SIGCONT
-    Answer Tells Of An Error    1    did not end within 2.0 s
+    Answer Tells Of An Error    1    did not end within 5.0 s
     The Client Leaves
     Server Ends    ${server}
 
@@ -299,7 +299,7 @@ Errors Reach The Caller
     [Arguments]    ${mode}    ${transport}
     ${client}    ${server}=    Connect Over    ${mode}    ${transport}
     Send Lines    1 hasty wait    2 bob fail swordfish    3 bob nonsense    4 nobody say hello
-    Answer Tells Of An Error    1    did not end within 2.0 s
+    Answer Tells Of An Error    1    did not end within 5.0 s
     Answer Tells Of An Error    2    agent 'bob' failed with LookupError; see the log of the server
     Answer Tells Of An Error    3    agent 'bob' failed with AttributeError
     ${answer}=    Answer To    4

@@ -112,7 +112,7 @@ Without --ordered No Result Waits For A Slower One
 A Message That Takes Longer Than --timeout Has Failed, And Delays No Other
     File Holds Numbers    in.jsonl    20
     ${status}=    Run The Command    even_only    -i    in.jsonl    -o    out.jsonl
-    ...    --timeout    0.2    -j    4
+    ...    --timeout    1    -j    4
     Should Be Equal As Integers    ${status}    1
     ${records}=    Records Of    out.jsonl
     Account Of    ${records}    lines=20

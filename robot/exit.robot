@@ -72,7 +72,7 @@ Ctrl-C Leaves The Block Of A Bridge, And Nothing Else Is Printed
     Start Program    leave.py    interrupted
     Wait Until It Prints    leaving
     Send Signal    SIGINT
-    It Ends With Status    -2    within=15
+    It Ends With Status    -2
     It Said    KeyboardInterrupt
     It Did Not Say    During handling
     It Did Not Say    Exception ignored

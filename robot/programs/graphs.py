@@ -29,6 +29,23 @@ def starts_on(content: Any) -> None:
     os.write(2, f"started on {content['n']}\n".encode())
 
 
+_asked = itertools.count(1)
+
+
+def _most() -> float:
+    try:
+        return float(Path("most").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return math.inf
+
+
+async def allowed() -> None:
+    """Return at once as often as the file "most" says, and then once there is none."""
+    number = next(_asked)
+    while number > _most():  # noqa: ASYNC110 - another process removes the file
+        await asyncio.sleep(0.01)
+
+
 async def doubled(state: State) -> dict[str, int]:
     await asyncio.sleep(0)
     return {"double": state["n"] * 2}
@@ -63,35 +80,23 @@ placed = StateGraph(State).add_node("place", place).add_edge(START, "place").com
 
 
 async def announced(content: Any) -> Any:
-    """The number itself, once that it has started was said."""
+    """The number itself, once that it has started was said. For "most" see ``paced``."""
     starts_on(content)
+    await allowed()
     return content["n"]
-
-
-_begun = itertools.count(1)
-
-
-def _allowed() -> float:
-    """How many may end, as the file "most" says, if there is one."""
-    try:
-        return float(Path("most").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return math.inf
 
 
 async def paced(content: Any) -> Any:
     """The number itself, after a moment; notes in the file "runs" that it has begun.
 
-    In each process as many end as the file "most" says, others once that is gone.
+    With the file "most", as many of each process end as it says, the others once it is gone.
     """
-    number = next(_begun)
     starts_on(content)
     runs = os.open("runs", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(runs, f"{content['n']}\n".encode())
     os.close(runs)
     await asyncio.sleep(0.03)
-    while number > _allowed():  # noqa: ASYNC110 - another process removes the file
-        await asyncio.sleep(0.01)
+    await allowed()
     return content["n"]
 
 
@@ -170,8 +175,9 @@ async def second_try(content: Any) -> Any:
 
 
 async def bulky(content: Any) -> Any:
-    """A result of several hundred bytes."""
+    """A result of several hundred bytes. For "most" see ``paced``."""
     starts_on(content)
+    await allowed()
     return {"n": content["n"], "text": "x" * 600}
 
 

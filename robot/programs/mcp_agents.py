@@ -120,7 +120,7 @@ if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
     agents = [Obedient(name, timeout=EVER) for name in ("ann", "bob")]
     # Seconds that suffice for an answer even on a busy machine.
-    agents.append(Obedient("hasty", timeout=2.0))
+    agents.append(Obedient("hasty", timeout=5.0))
     transport, *rest = sys.argv[1:]
     grace, signals._LAST_SECONDS = [*map(float, rest[:2]), 60, signals._LAST_SECONDS][:2]
     options = json.loads(rest[2]) if rest[2:] else {}
