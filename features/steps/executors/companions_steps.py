@@ -46,8 +46,8 @@ from support.executors.in_process import InProcessExecutor
 from support.executors.world import LIMIT, begin, made, open_bridge
 
 PRICES = {"small": {"input": 2, "output": 10}, "large": {"input": 20, "output": 100}}
-# Seconds of a lease whose end a scenario waits for.
-SHORT = 1.5
+# Seconds of a lease whose end a scenario waits for, and in which a busy machine renews it.
+SHORT = 5.0
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
