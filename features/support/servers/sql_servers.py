@@ -32,7 +32,9 @@ __all__ = [
     "probing_of",
 ]
 
-ACTIVITY = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rxlanggraph'"
+# In this database: a busy server may be late to end what was connected to another one.
+_OURS = "application_name = 'rxlanggraph' AND datname = current_database()"
+ACTIVITY = f"SELECT count(*) FROM pg_stat_activity WHERE {_OURS}"
 WAITING = f"{ACTIVITY} AND wait_event_type = 'Lock'"
 
 
@@ -100,9 +102,7 @@ async def pause_and_count(url: str) -> tuple[BaseException | int, int]:
     async with opened(url) as backend:
         await backend.increment("n", 1, None)
         with plain(url) as other:
-            process = await asked(
-                other, "SELECT pid FROM pg_stat_activity WHERE application_name = 'rxlanggraph'"
-            )
+            process = await asked(other, f"SELECT pid FROM pg_stat_activity WHERE {_OURS}")
             os.kill(process, signal.SIGSTOP)
             (ended,) = await asyncio.gather(backend.increment("n", 1, None), return_exceptions=True)
             os.kill(process, signal.SIGCONT)
