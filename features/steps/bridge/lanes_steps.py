@@ -7,7 +7,7 @@ import itertools
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from pathlib import Path
 from typing import Any, TypedDict
@@ -477,17 +477,19 @@ def step_the_first_one_has_a_run_and_ends_them(context: Context, count: int, end
     context.futures = [
         _send(context, context.second, errors="raise", deadline=deadline) for _ in range(count)
     ]
-    _wait_for_note(context)
+    _wait_for_note(context, context.futures)
     context.end = end
     _ENDS[end](context)
 
 
-def _wait_for_note(context: Context) -> None:
-    """Until the second bridge waits for the thread."""
+def _wait_for_note(context: Context, until_done: Sequence[Any] = ()) -> None:
+    """Until the second bridge waits for the thread; or on a busy machine, ``until_done`` are."""
 
     async def wait() -> None:
         key = _key("lane-wanted", "t")
-        while (await context.shared.states[0].get(key)).version == 0:  # noqa: ASYNC110 - polled
+        while (await context.shared.states[0].get(key)).version == 0:
+            if until_done and all(each.done() for each in until_done):
+                return
             await asyncio.sleep(0)
 
     context.shared.lent.run(wait())
