@@ -9,9 +9,9 @@ from behave import given, then, when
 from behave.runner import Context
 
 from rxlanggraph.state.backends.sql.schema import VERSION
-from rxlanggraph.state.backends.sql.sqlite import open_files
+from rxlanggraph.state.backends.sql.sqlite import session
 from rxlanggraph.state.backends.sql.sqlite.file import path_of
-from rxlanggraph.state.backends.sql.sqlite.open_files import OpenFiles
+from rxlanggraph.state.backends.sql.sqlite.session import OpenFiles
 from support.concurrency.patching import patch
 from support.concurrency.raising import raised
 from support.concurrency.tasks import run
@@ -32,13 +32,13 @@ class Looks:
     def __init__(self, context: Context) -> None:
         self.count = 0
         self.changed = self.now = 0
-        look = open_files._is_at
+        look = session._is_at
 
         def is_at(*arguments: object) -> bool:
             self.count += 1
             return look(*arguments)  # type: ignore[arg-type]
 
-        patch(context, open_files, "_is_at", is_at)
+        patch(context, session, "_is_at", is_at)
         patch(context, time, "time_ns", lambda: self.now)
 
         def folder_state(files: OpenFiles) -> object:

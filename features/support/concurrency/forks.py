@@ -348,7 +348,7 @@ asyncio.run_coroutine_threadsafe(opening.__aexit__(None, None, None), loop).resu
     + IN_USE_IN_CHILD.format(counted="in_child(lambda: in_child(count))"),
     "an SQLite file, in a call": SQLITE_FILE
     + """
-from rxlanggraph.state.backends.sql.sqlite.open_files import OpenFiles
+from rxlanggraph.state.backends.sql.sqlite.session import OpenFiles
 check = OpenFiles.check
 
 def fork_once(files):

@@ -2,7 +2,6 @@
 
 A map; each imports only from those above it.
 
-    open_files           whether the files are still where they were opened
     session              transactions and procedures, in the thread that owns the file
     file                 the file of a URL, and reading it without changing anything
     thread               the thread that owns the file

@@ -51,7 +51,6 @@ from rxlanggraph.state.backends.sql.sqlite.keys import (
     lock_acquire,
 )
 from rxlanggraph.state.backends.sql.sqlite.numbers import COUNTER
-from rxlanggraph.state.backends.sql.sqlite.open_files import FileReplacedError
 from rxlanggraph.state.backends.sql.sqlite.queues import (
     sweep_step,
     tasks_add,
@@ -64,6 +63,7 @@ from rxlanggraph.state.backends.sql.sqlite.queues import (
 from rxlanggraph.state.backends.sql.sqlite.session import (
     Call,
     CommitError,
+    FileReplacedError,
     Procedure,
     SqliteSession,
     close_inherited,
