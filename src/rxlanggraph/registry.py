@@ -211,21 +211,31 @@ class TaskRegistry:
         """
         if not isinstance(task, Future):
             _check_asyncio(task)
-        if task in self:
-            return
+        now, is_new = self._now(), False
         try:
-            welcome = self._enter(task, name, thread_id)
+            with self._lock:
+                if task in self._entries:
+                    return
+                is_new = True
+                welcome = self._insert(task, name, thread_id, now)
             task.add_done_callback(self._on_done)
         except BaseException:  # from a signal handler, or from a custom future
-            self._leave(task, None)
+            if is_new:
+                self._leave(task, None)
             raise
         if not welcome:
             task.cancel()
 
-    def _enter(self, task: Trackable, name: str | None, thread_id: str | None) -> bool:
+    def _insert(self, task: Trackable, name: str | None, thread_id: str | None, now: float) -> bool:
         """Admit ``task`` without watching it: its runner reports with `_leave` when it has ended.
 
-        Any thread; never blocks.
+        By a caller that holds the lock; never blocks.
+
+        Args:
+            task: The future or task.
+            name: As for `add`.
+            thread_id: As for `add`.
+            now: The time.
 
         Returns:
             False during the sweep of a cleanup: the task must be cancelled at once.
@@ -233,12 +243,6 @@ class TaskRegistry:
         Raises:
             RegistryClosedError: After `close`.
         """
-        now = self._now()
-        with self._lock:
-            return self._insert(task, name, thread_id, now)
-
-    def _insert(self, task: Trackable, name: str | None, thread_id: str | None, now: float) -> bool:
-        """Do what `_enter` does, at the time ``now``. By a caller that holds the lock."""
         entries = self._entries
         if task in entries:
             return True

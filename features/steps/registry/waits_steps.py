@@ -122,7 +122,7 @@ def step_a_loop_that_awaits_it_is_closed_over_the_wait_and_then_its(context: Con
 def step_a_task_leaves_whose_future_takes_its_time_to_be_resolved(context: Context) -> None:
     registry = context.registry
     task: Future[Any] = Future()
-    registry._enter(task, "slow", None)
+    registry.insert(task, "slow", None, 0.0)
     context.seen = []
 
     def resolve(left: Future[Any], result: object) -> None:
