@@ -374,9 +374,13 @@ def step_a_loop_has_a_detached_stream(context: Context) -> None:
 
 @given("windows that note what is taken without looking whether the reader is detached")
 def step_windows_that_note_what_is_taken(context: Context) -> None:
+    take = ChunkWindow.taken
+
     def taken(window: ChunkWindow, sequence: int) -> None:
         with window._lock:
-            window._taken = sequence + 1
+            if window._taken is None:
+                window._taken = sequence
+        take(window, sequence)
 
     patch(context, ChunkWindow, "taken", taken)
 

@@ -253,8 +253,9 @@ def step_a_callback_blocks_the_loop_until_it_is_named(context: Context) -> None:
     with mock.patch.object(world.source._board, "on_blocked", told):
         world.source.close()
         detach = world.source._watched.add_hooks(world.source._board)
-        future = world.send("nothing", "ada")
-        future.add_done_callback(held_up)
+        future = world.send("wait", "ada")
+        future.add_done_callback(held_up)  # of a run that has ended, it would hold up this thread
+        world.gate.open()
         world.finish()
         detach()
 
